@@ -1,0 +1,57 @@
+"""What a notebook needs beyond plain Python: cells that need the real model are skipped, and say so, where it is not."""
+
+import ast
+
+from scratch.pretrained import ModelUnavailable, fetch_smollm2
+
+
+def skip_without_model():
+    """Fetch the real model; where that fails, say why once and skip the cells that need it instead of failing.
+
+    A cell needs the model when it calls `smollm2`, or reads a name that a skipped cell would have set. Outside
+    IPython this does nothing more than fetch.
+    """
+    try:
+        fetch_smollm2()
+    except ModelUnavailable as error:
+        try:
+            shell = get_ipython()
+        except NameError:
+            raise error from None
+        print(f"The real model is not here. {error}\nThe cells that need it are skipped; the others run.")
+        shell.ast_transformers.append(_SkipCells({"smollm2"}))
+
+
+class _SkipCells(ast.NodeTransformer):
+    """Replaces a cell that reads one of `missing` by a line that says so; what it would have set is missing too."""
+
+    def __init__(self, missing):
+        self.missing = missing
+
+    def visit_Module(self, cell):
+        reads, sets = set(), set()
+        for statement in cell.body:
+            loaded, stored = _names(statement)
+            if not isinstance(statement, ast.Assign | ast.AugAssign):
+                loaded -= stored  # a loop's variable, a function's own name
+            reads |= loaded - sets
+            sets |= stored
+        if reads & self.missing:
+            self.missing |= sets
+            return ast.parse("print('Skipped: this cell needs the real model.')")
+        self.missing -= sets
+        return cell
+
+
+def _names(statement):
+    loaded, stored = set(), set()
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Name):
+            (loaded if isinstance(node.ctx, ast.Load) else stored).add(node.id)
+        elif isinstance(node, ast.Attribute):
+            loaded.add(node.attr)
+        elif isinstance(node, ast.alias):
+            stored.add((node.asname or node.name).split(".")[0])
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            stored.add(node.name)
+    return loaded, stored

@@ -1,0 +1,323 @@
+"""The operations that a block is made of, each a forward with its backward right below it."""
+
+import math
+
+import numpy as np
+
+from scratch import _check
+
+
+def linear_forward(x, w, b=None):
+    """Project each row: ``out = x @ w + b``.
+
+    Parameters
+    ----------
+    x : float array [..., In]
+    w : float array [In, Out]
+    b : float array [Out], optional
+
+    Returns
+    -------
+    out : [..., Out], in x's dtype
+    cache : for `linear_backward`
+
+    Raises
+    ------
+    ValueError
+        If x's last axis is not w's first, or b's length is not w's second.
+
+    Book: eq-linear.
+    """
+    _check.array("linear_forward", "x", x)
+    _check.array("linear_forward", "w", w, ndim=2)
+    if x.shape[-1] != w.shape[0]:
+        raise ValueError(f"linear_forward: x has {x.shape[-1]} columns, but w has {w.shape[0]} rows (w is [in, out])")
+    out = x @ w  # [..., Out]
+    if b is not None:
+        _check.shape("linear_forward", "b", b, w.shape[1:], "[Out]")
+        out += b
+    return out, (x, w, b is not None)
+
+
+def linear_backward(dout, cache):
+    """Gradients of `linear_forward`: ``dx = dout @ w.T``, ``dw = x.T @ dout``, ``db = Σ dout``.
+
+    dout is [..., Out]. Returns (dx, dw), or (dx, dw, db) when a bias was given.
+    """
+    x, w, has_bias = cache
+    _check.shape("linear_backward", "dout", dout, (*x.shape[:-1], w.shape[1]), "[..., Out]")
+    rows, drows = x.reshape(-1, w.shape[0]), dout.reshape(-1, w.shape[1])
+    dx = dout @ w.T  # [..., In]
+    dw = rows.T @ drows  # [In, Out]: every row that used w adds to it
+    return (dx, dw, drows.sum(axis=0)) if has_bias else (dx, dw)
+
+
+def softmax_forward(x):
+    """Turn each row of scores into weights that sum to one: ``exp(x) / Σ exp(x)``.
+
+    The row's maximum is subtracted first, which changes nothing but the size of the numbers.
+
+    Parameters
+    ----------
+    x : float array [..., N]; −inf marks an entry that must get weight 0
+
+    Returns
+    -------
+    p : [..., N], in x's dtype; a row that is −inf throughout gives zeros
+    cache : for `softmax_backward`
+
+    Book: eq-softmax.
+    """
+    _check.array("softmax_forward", "x", x)
+    if x.shape[-1] == 0:
+        return x.copy(), x
+    top = x.max(axis=-1, keepdims=True)  # [..., 1]
+    top[top == -np.inf] = 0  # −inf − (−inf) would be NaN
+    with np.errstate(over="ignore"):  # 3e38 − (−3e38) is inf, and exp(−inf) = 0 is the right weight
+        p = x - top
+    np.exp(p, out=p)
+    total = p.sum(axis=-1, keepdims=True)
+    total[total == 0] = 1
+    p /= total
+    return p, p
+
+
+def softmax_backward(dout, cache):
+    """Gradient of `softmax_forward`: ``dx = p ⊙ (dout − Σ dout ⊙ p)``; dout is [..., N]."""
+    p = cache
+    _check.shape("softmax_backward", "dout", dout, p.shape, "[..., N]")
+    dx = dout - np.vecdot(dout, p)[..., None]
+    dx *= p
+    return dx
+
+
+def _sigmoid(x):
+    with np.errstate(over="ignore"):  # exp(−x) may reach inf, and 1 / (1 + inf) = 0 is right
+        s = np.exp(-x)
+    s += 1
+    return np.reciprocal(s, out=s)
+
+
+def silu_forward(x):
+    """The gate of SwiGLU: ``out = x · σ(x)`` with ``σ(x) = 1 / (1 + exp(−x))``.
+
+    x is a float array of any shape [..., N]; out has its shape and dtype. Book: eq-silu.
+    """
+    _check.array("silu_forward", "x", x)
+    s = _sigmoid(x)
+    return x * s, (x, s)
+
+
+def silu_backward(dout, cache):
+    """Gradient of `silu_forward`: ``dx = dout · σ(x) · (1 + x · (1 − σ(x)))``."""
+    x, s = cache
+    _check.shape("silu_backward", "dout", dout, x.shape)
+    return dout * (s * (1 + x * (1 - s)))
+
+
+_GELU_C = math.sqrt(2 / math.pi)
+_GELU_A = 0.044715
+
+
+def gelu_forward(x):
+    """GPT-2's GELU, the tanh form: ``out = ½ x (1 + tanh u)``, ``u = √(2/π) (x + 0.044715 x³)``.
+
+    Computed as ``x · σ(2u)``, which is the same number and stays accurate where tanh u is close to −1.
+    x is a float array of any shape [..., N]; out has its shape and dtype.
+    Source: Hendrycks & Gimpel 2016, section 2. Book: eq-gelu.
+    """
+    _check.array("gelu_forward", "x", x)
+    with np.errstate(over="ignore"):  # a cube that overflows only drives σ to 0 or 1, as it should
+        s = _sigmoid(2 * _GELU_C * (x + _GELU_A * (x * x * x)))
+    return x * s, (x, s)
+
+
+def gelu_backward(dout, cache):
+    """Gradient of `gelu_forward`: ``dx = dout · (σ + x · σ(1 − σ) · 2u′)``, ``u′ = √(2/π) (1 + 3·0.044715 x²)``."""
+    x, s = cache
+    _check.shape("gelu_backward", "dout", dout, x.shape)
+    slope = x * (s * (1 - s)) * (2 * _GELU_C * (1 + 3 * _GELU_A * (x * x)))
+    return dout * (s + slope)
+
+
+def rmsnorm_forward(x, g, eps=1e-5):
+    """Give every row root-mean-square 1, then scale each feature by its gain.
+
+    ``out = g ⊙ x · r`` with ``r = (mean(x²) + eps)^(−1/2)``, one r for each row.
+
+    Parameters
+    ----------
+    x : float array [..., D]
+    g : float array [D], the gain
+    eps : float, added to the mean square, inside the root
+
+    Returns
+    -------
+    out : [..., D], in x's dtype
+    cache : for `rmsnorm_backward`
+
+    Source: Zhang & Sennrich 2019, eq. 4. Book: eq-rmsnorm.
+    """
+    _check.array("rmsnorm_forward", "x", x)
+    _check.shape("rmsnorm_forward", "g", g, x.shape[-1:], "[D]")
+    r = _inverse_root(np.vecdot(x, x), x.shape[-1], eps)  # [..., 1]
+    out = x * r
+    out *= g
+    return out, (x, g, r)
+
+
+def rmsnorm_backward(dout, cache):
+    """Gradients of `rmsnorm_forward`: (dx [..., D], dg [D]) from dout [..., D].
+
+    With ``z̄ = g ⊙ dout`` and ``c = Σᵢ z̄ᵢ xᵢ``: ``dx = r z̄ − x r³ c / D`` and ``dg = Σ dout ⊙ x r``.
+    Book: eq-rmsnorm-backward.
+    """
+    x, g, r = cache
+    _check.shape("rmsnorm_backward", "dout", dout, x.shape, "[..., D]")
+    dz = dout * g  # [..., D], gradient of z = x r
+    c = np.vecdot(dz, x)[..., None]  # [..., 1]
+    dx = dz * r - x * (r * r * r * c / x.shape[-1])
+    dg = (dout * (x * r)).reshape(-1, x.shape[-1]).sum(axis=0)
+    return dx, dg
+
+
+def layernorm_forward(x, g, b, eps=1e-5):
+    """Give every row mean 0 and standard deviation 1, then scale and shift each feature.
+
+    ``out = g ⊙ (x − μ) / √(σ² + eps) + b``, with the row's own mean μ and (population) variance σ².
+
+    Parameters
+    ----------
+    x : float array [..., D]
+    g, b : float arrays [D], gain and bias
+    eps : float, added to the variance, inside the root
+
+    Returns
+    -------
+    out : [..., D], in x's dtype
+    cache : for `layernorm_backward`
+
+    Source: Ba, Kiros & Hinton 2016, eq. 4. Book: eq-layernorm.
+    """
+    _check.array("layernorm_forward", "x", x)
+    _check.shape("layernorm_forward", "g", g, x.shape[-1:], "[D]")
+    _check.shape("layernorm_forward", "b", b, x.shape[-1:], "[D]")
+    z = x - x.mean(axis=-1, keepdims=True)  # [..., D]
+    r = _inverse_root(np.vecdot(z, z), x.shape[-1], eps)  # [..., 1]
+    z *= r
+    out = z * g
+    out += b
+    return out, (z, g, r)
+
+
+def layernorm_backward(dout, cache):
+    """Gradients of `layernorm_forward`: (dx [..., D], dg [D], db [D]) from dout [..., D].
+
+    With ``z = (x − μ) r`` and ``z̄ = g ⊙ dout``: ``dx = r (z̄ − mean(z̄) − z mean(z̄ ⊙ z))``.
+    Book: eq-layernorm-backward.
+    """
+    z, g, r = cache
+    _check.shape("layernorm_backward", "dout", dout, z.shape, "[..., D]")
+    D = z.shape[-1]
+    dz = dout * g  # [..., D]
+    dx = dz - dz.mean(axis=-1, keepdims=True)
+    dx -= z * (np.vecdot(dz, z)[..., None] / D)
+    dx *= r
+    dg = (dout * z).reshape(-1, D).sum(axis=0)
+    db = dout.reshape(-1, D).sum(axis=0)
+    return dx, dg, db
+
+
+def _inverse_root(sum_of_squares, width, eps):
+    mean_square = sum_of_squares[..., None] / width
+    return 1 / np.sqrt(mean_square + eps)
+
+
+def embedding_forward(ids, table):
+    """Look up one row of `table` for each id.
+
+    Parameters
+    ----------
+    ids : integer array [...], each in [0, V)
+    table : float array [V, D]
+
+    Returns
+    -------
+    out : [..., D], in table's dtype
+    cache : for `embedding_backward`
+
+    Raises
+    ------
+    ValueError
+        If an id is negative or not below V.
+
+    Book: eq-embedding.
+    """
+    _check.array("embedding_forward", "table", table, ndim=2)
+    _check.ids("embedding_forward", "ids", ids, table.shape[0])
+    return table[ids], (ids, table.shape)
+
+
+def embedding_backward(dout, cache):
+    """Gradient of `embedding_forward` for the table [V, D]: rows that were read twice get both gradients."""
+    ids, shape = cache
+    _check.shape("embedding_backward", "dout", dout, (*ids.shape, shape[1]), "[..., D]")
+    dtable = np.zeros(shape, dtype=dout.dtype)
+    np.add.at(dtable, ids.reshape(-1), dout.reshape(-1, shape[1]))
+    return dtable
+
+
+def cross_entropy_forward(logits, targets, ignore_index=-100):
+    """Mean negative log-probability of the targets: ``mean(log Σ exp(logits) − logits[target])``.
+
+    Parameters
+    ----------
+    logits : float array [..., V]
+    targets : integer array [...], each in [0, V), or `ignore_index` for a position that does not count
+    ignore_index : int
+
+    Returns
+    -------
+    loss : scalar in logits' dtype, in nats; 0 when no target counts
+    cache : for `cross_entropy_backward`
+
+    Raises
+    ------
+    ValueError
+        If targets do not have logits' leading shape, or one is outside the vocabulary.
+
+    Book: eq-cross-entropy.
+    """
+    _check.array("cross_entropy_forward", "logits", logits)
+    V = logits.shape[-1]
+    _check.ids("cross_entropy_forward", "targets", targets, V, ignore_index)
+    if targets.shape != logits.shape[:-1]:
+        raise ValueError(f"cross_entropy_forward: targets has shape {targets.shape}, expected {logits.shape[:-1]}")
+    rows, flat = logits.reshape(-1, V), targets.reshape(-1)  # [N, V], [N]
+    keep = np.flatnonzero(flat != ignore_index)
+    if keep.size < flat.size:
+        rows = rows[keep]
+    with np.errstate(over="ignore"):  # as in softmax_forward
+        z = rows - rows.max(axis=-1, keepdims=True)  # [kept, V]
+    of_target = z[np.arange(keep.size), flat[keep]]
+    p = np.exp(z, out=z)
+    total = p.sum(axis=-1, keepdims=True)
+    p /= total
+    loss = (np.log(total[:, 0]) - of_target).mean() if keep.size else logits.dtype.type(0)
+    return loss, (p, flat, keep, logits.shape)
+
+
+def cross_entropy_backward(dout, cache):
+    """Gradient of `cross_entropy_forward`: ``dlogits = dout · (softmax − onehot) / kept``, 0 where ignored.
+
+    dout is the scalar gradient of the loss, 1.0 to begin a backward pass. Returns dlogits [..., V].
+    """
+    p, flat, keep, shape = cache
+    drows = p.copy()  # [kept, V]
+    drows[np.arange(keep.size), flat[keep]] -= 1
+    drows *= p.dtype.type(dout) / max(keep.size, 1)
+    if keep.size == flat.size:
+        return drows.reshape(shape)
+    dlogits = np.zeros((flat.size, shape[-1]), dtype=p.dtype)
+    dlogits[keep] = drows
+    return dlogits.reshape(shape)

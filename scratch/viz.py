@@ -1,0 +1,221 @@
+"""Every plot of the course; each function returns (fig, ax) and draws from arrays it is given."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.colors import PowerNorm
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+# Okabe & Ito's palette, told apart by colour-blind readers; the names say what each colour means in every chapter.
+INK, MUTED, GRID = "#1b2733", "#6b7785", "#dde3e9"
+ATTN, FFN, STREAM, FIRST, OTHER = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9"
+
+
+def use_style():
+    """Set the course's look for Matplotlib, and crisp SVG figures where IPython is running."""
+    plt.rcParams.update(
+        {
+            "figure.figsize": (6.4, 3.6),
+            "figure.facecolor": "white",
+            "figure.constrained_layout.use": True,
+            "font.size": 11,
+            "axes.titlesize": 11,
+            "axes.titlelocation": "left",
+            "axes.edgecolor": MUTED,
+            "axes.labelcolor": INK,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.grid": True,
+            "axes.axisbelow": True,
+            "grid.color": GRID,
+            "grid.linewidth": 0.8,
+            "text.color": INK,
+            "xtick.color": INK,
+            "ytick.color": INK,
+            "xtick.major.size": 0,
+            "ytick.major.size": 0,
+            "legend.frameon": False,
+            "svg.hashsalt": "transformer-block",
+        }
+    )
+    try:
+        from matplotlib_inline.backend_inline import set_matplotlib_formats
+
+        get_ipython()
+    except (ImportError, NameError):
+        return
+    set_matplotlib_formats("svg")
+
+
+def stream_norms(norms, pieces, *, ax=None):
+    """Length of the residual stream by depth, a line for each token, the first one set apart; log scale.
+
+    norms : [L+1, T], as Trace.norms[:, b]; pieces : T strings, the tokens' texts
+    """
+    fig, ax = _axes(ax)
+    depth = np.arange(norms.shape[0])
+    ax.plot(depth, norms[:, 1:], color=OTHER, lw=1, alpha=0.55)
+    ax.plot(depth, np.median(norms[:, 1:], axis=1), color=ATTN, lw=2.2, label=f"median of the other {len(pieces) - 1}")
+    ax.plot(depth, norms[:, 0], color=FFN, lw=2.2, marker="o", ms=3, label=f"first token, “{pieces[0].strip()}”")
+    ax.set_yscale("log")
+    ax.yaxis.set_major_formatter(_plain)
+    ax.set(xlabel="blocks passed", ylabel="length of the stream", xlim=(0, norms.shape[0] - 1))
+    ax.legend(loc="upper left")
+    return fig, ax
+
+
+def branch_norms(stream, attn, ffn, *, ax=None):
+    """Median length over tokens of the stream and of what each branch adds to it, by block; log scale.
+
+    stream : [L+1, T, D]; attn, ffn : [L, T, D]
+    """
+    fig, ax = _axes(ax)
+    block = np.arange(1, attn.shape[0] + 1)
+    for array, colour, marker, label in (
+        (stream[:-1], STREAM, "", "stream, coming in"),
+        (attn, ATTN, "o", "attention adds"),
+        (ffn, FFN, "s", "feed-forward adds"),
+    ):
+        lengths = np.median(np.linalg.norm(array, axis=-1), axis=-1)
+        ax.plot(block, lengths, color=colour, marker=marker, ms=4, lw=2, label=label)
+    ax.set_yscale("log")
+    ax.yaxis.set_major_formatter(_plain)
+    _block_axis(ax, block, ylabel="median length")
+    ax.legend()
+    return fig, ax
+
+
+def attention_maps(maps, pieces, titles, *, columns=3, top=1.0):
+    """A grid of attention maps: row = the token that looks, column = the token looked at, dark = much.
+
+    maps : [N, T, T]; pieces : T strings; titles : N strings; top : the weight drawn darkest. Colour follows the
+    square root of the weight, so that small weights can be seen.
+    """
+    rows = -(-len(maps) // columns)
+    size = (6.4, 6.4 * rows / columns * 0.86 + 0.9)
+    fig, axes = plt.subplots(
+        rows, columns, figsize=size, layout="compressed", squeeze=False, sharex=True, sharey=True
+    )
+    for ax in axes.flat[len(maps) :]:
+        ax.set_visible(False)
+    for ax, weights, title in zip(axes.flat, maps, titles, strict=False):
+        image = ax.imshow(weights, cmap="Blues", norm=PowerNorm(0.5, 0, top), interpolation="nearest")
+        ax.set_title(title, fontsize=10)
+        ax.grid(False)
+    many = len(pieces) > 14
+    for ax in axes.flat:
+        if many:
+            ax.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+            ax.yaxis.set_major_locator(MaxNLocator(4, integer=True))
+        else:
+            ax.set_xticks(range(len(pieces)), [p.strip() for p in pieces], rotation=90, fontsize=9)
+            ax.set_yticks(range(len(pieces)), [p.strip() for p in pieces], fontsize=9)
+    fig.supxlabel("token looked at" + (" (position)" if many else ""), fontsize=10)
+    fig.supylabel("token that looks" + (" (position)" if many else ""), fontsize=10)
+    fig.colorbar(image, ax=axes, shrink=0.7, label="attention weight")
+    return fig, axes
+
+
+def sink_share(maps, *, ax=None):
+    """Share of attention that goes to the first token, by block: a dot for each head, a line for their median.
+
+    maps : [L, H, T, T]. The first row of each map is left out: the first token can look only at itself.
+    """
+    fig, ax = _axes(ax)
+    share = maps[:, :, 1:, 0].mean(axis=-1)  # [L, H]
+    block = np.arange(1, share.shape[0] + 1)
+    ax.plot(block, share, ls="", marker="o", ms=4, color=OTHER, alpha=0.8)
+    ax.plot([], [], ls="", marker="o", ms=4, color=OTHER, label="one head")
+    ax.plot(block, np.median(share, axis=1), color=ATTN, lw=2.2, label="median head")
+    _block_axis(ax, block, ylabel="share on the first token", ylim=(0, 1.02))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:.0%}"))
+    ax.legend(loc="upper left", bbox_to_anchor=(0, 1.16), ncols=2)
+    return fig, ax
+
+
+def token_bars(rows, pieces, *, ax=None):
+    """Probabilities of the next token: a group of bars for each of `rows`, largest of the first on top.
+
+    rows : {label: [N] probabilities}; pieces : N strings
+    """
+    fig, ax = _axes(ax)
+    place, height = np.arange(len(pieces)), 0.8 / len(rows)
+    for i, ((label, p), colour) in enumerate(zip(rows.items(), (ATTN, FFN, STREAM), strict=False)):
+        bars = ax.barh(place + (i - (len(rows) - 1) / 2) * height, p, height * 0.92, color=colour, label=label)
+        ax.bar_label(bars, [f"{v:.1%}" for v in p], padding=4, fontsize=10)
+    ax.set_yticks(place, [f"“{p}”" for p in pieces])
+    ax.invert_yaxis()
+    ax.grid(axis="y")
+    ax.set(xlabel="probability of the next token", xlim=(0, 1.18 * max(max(p) for p in rows.values())))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:.0%}"))
+    if len(rows) > 1:
+        ax.legend(loc="lower right")
+    return fig, ax
+
+
+def changed_rows(cases, *, unit="largest change in the row"):
+    """What a change at one token does to every row: a strip of bars for each case.
+
+    cases : {title: [T] sizes of the change}
+    """
+    fig, axes = plt.subplots(1, len(cases), figsize=(6.4, 2.7), sharey=True, squeeze=False)
+    for ax, (title, size) in zip(axes.flat, cases.items(), strict=True):
+        row = np.arange(1, len(size) + 1)
+        ax.bar(row, size, width=0.7, color=ATTN)
+        for r, s in zip(row, size, strict=True):
+            if s == 0:
+                ax.annotate("0", (r, 0), xytext=(0, 3), textcoords="offset points", ha="center", color=MUTED)
+        ax.set(title=title, xlabel="token")
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+        ax.grid(axis="x")
+    axes.flat[0].set_ylabel(unit)
+    return fig, axes
+
+
+def errors_by_name(errors, *, limit, ax=None):
+    """Relative error of each gradient, as dots on a log scale, with the limit as a line.
+
+    errors : {name: relative error}; limit : float
+    """
+    fig, ax = _axes(ax, figsize=(6.4, 0.3 * len(errors) + 1.2))
+    names = list(errors)
+    values = np.maximum(list(errors.values()), 1e-17)
+    ax.hlines(range(len(names)), 1e-17, values, color=GRID, lw=2)
+    ax.plot(values, range(len(names)), ls="", marker="o", color=ATTN)
+    ax.axvline(limit, color=FFN, lw=2, ls="--")
+    ax.annotate("limit", (limit, -0.5), xytext=(4, 2), textcoords="offset points", color=FFN, va="top")
+    ax.set_yticks(range(len(names)), names)
+    ax.invert_yaxis()
+    ax.set_xscale("log")
+    ax.set(xlabel="relative error against finite differences", xlim=(1e-16, 1e-4))
+    ax.grid(axis="y")
+    return fig, ax
+
+
+def gradient_norms(norms, *, ax=None):
+    """Length of the loss's gradient at each block's input, a thin line for each token and their median; log scale.
+
+    norms : [L, T], as `trace.gradient_norms` gives for one sequence
+    """
+    fig, ax = _axes(ax)
+    block = np.arange(1, norms.shape[0] + 1)
+    ax.plot(block, norms, color=OTHER, lw=0.8, alpha=0.5)
+    ax.plot(block, np.median(norms, axis=1), color=ATTN, lw=2.2, label="median token")
+    ax.set_yscale("log")
+    _block_axis(ax, block, ylabel="length of the gradient")
+    ax.legend()
+    return fig, ax
+
+
+def _block_axis(ax, block, **settings):
+    ax.set(xlabel="block", xlim=(0.5, block[-1] + 0.5), **settings)
+    ax.set_xticks([1, *range(5, block[-1] + 1, 5)] if block[-1] > 8 else block)
+
+
+def _plain(value, _=None):
+    return f"{value:,.0f}" if value >= 1 else f"{value:g}"
+
+
+def _axes(ax, **options):
+    if ax is not None:
+        return ax.figure, ax
+    return plt.subplots(**options)
