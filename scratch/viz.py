@@ -3,7 +3,7 @@
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import PowerNorm
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 # Okabe & Ito's palette, told apart by colour-blind readers; the names say what each colour means in every chapter.
 INK, MUTED, GRID = "#1b2733", "#6b7785", "#dde3e9"
@@ -56,10 +56,9 @@ def stream_norms(norms, pieces, *, ax=None):
     ax.plot(depth, norms[:, 1:], color=OTHER, lw=1, alpha=0.55)
     ax.plot(depth, np.median(norms[:, 1:], axis=1), color=ATTN, lw=2.2, label=f"median of the other {len(pieces) - 1}")
     ax.plot(depth, norms[:, 0], color=FFN, lw=2.2, marker="o", ms=3, label=f"first token, “{pieces[0].strip()}”")
-    ax.set_yscale("log")
-    ax.yaxis.set_major_formatter(_plain)
+    _log_axis(ax)
     ax.set(xlabel="blocks passed", ylabel="length of the stream", xlim=(0, norms.shape[0] - 1))
-    ax.legend(loc="upper left")
+    _legend_above(ax)
     return fig, ax
 
 
@@ -77,8 +76,7 @@ def branch_norms(stream, attn, ffn, *, ax=None):
     ):
         lengths = np.median(np.linalg.norm(array, axis=-1), axis=-1)
         ax.plot(block, lengths, color=colour, marker=marker, ms=4, lw=2, label=label)
-    ax.set_yscale("log")
-    ax.yaxis.set_major_formatter(_plain)
+    _log_axis(ax)
     _block_axis(ax, block, ylabel="median length")
     ax.legend()
     return fig, ax
@@ -128,7 +126,7 @@ def sink_share(maps, *, ax=None):
     ax.plot(block, np.median(share, axis=1), color=ATTN, lw=2.2, label="median head")
     _block_axis(ax, block, ylabel="share on the first token", ylim=(0, 1.02))
     ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:.0%}"))
-    ax.legend(loc="upper left", bbox_to_anchor=(0, 1.16), ncols=2)
+    _legend_above(ax)
     return fig, ax
 
 
@@ -148,7 +146,7 @@ def token_bars(rows, pieces, *, ax=None):
     ax.set(xlabel="probability of the next token", xlim=(0, 1.18 * max(max(p) for p in rows.values())))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:.0%}"))
     if len(rows) > 1:
-        ax.legend(loc="lower right")
+        _legend_above(ax)
     return fig, ax
 
 
@@ -182,7 +180,7 @@ def errors_by_name(errors, *, limit, ax=None):
     ax.hlines(range(len(names)), 1e-17, values, color=GRID, lw=2)
     ax.plot(values, range(len(names)), ls="", marker="o", color=ATTN)
     ax.axvline(limit, color=FFN, lw=2, ls="--")
-    ax.annotate("limit", (limit, -0.5), xytext=(4, 2), textcoords="offset points", color=FFN, va="top")
+    ax.annotate("limit", (limit, len(names) - 1), xytext=(5, 0), textcoords="offset points", color=FFN, va="center")
     ax.set_yticks(range(len(names)), names)
     ax.invert_yaxis()
     ax.set_xscale("log")
@@ -200,10 +198,22 @@ def gradient_norms(norms, *, ax=None):
     block = np.arange(1, norms.shape[0] + 1)
     ax.plot(block, norms, color=OTHER, lw=0.8, alpha=0.5)
     ax.plot(block, np.median(norms, axis=1), color=ATTN, lw=2.2, label="median token")
-    ax.set_yscale("log")
+    _log_axis(ax)
     _block_axis(ax, block, ylabel="length of the gradient")
     ax.legend()
     return fig, ax
+
+
+def _log_axis(ax):
+    ax.set_yscale("log")
+    low, high = ax.get_ylim()
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 200 * low else (1,)))
+    ax.yaxis.set_major_formatter(_plain)
+    ax.yaxis.set_minor_locator(NullLocator())
+
+
+def _legend_above(ax):
+    ax.legend(loc="lower left", bbox_to_anchor=(-0.02, 0.99), ncols=2, handlelength=1.5)
 
 
 def _block_axis(ax, block, **settings):

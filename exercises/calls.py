@@ -1,0 +1,182 @@
+"""Calls an answer: the cases it is called with, and what it did, without trusting it to leave anything as it was."""
+
+import contextlib
+import importlib
+import inspect
+import os
+import sys
+import sysconfig
+import traceback
+import warnings
+from dataclasses import dataclass, field
+
+import numpy as np
+
+
+class LibraryUsed(Exception):
+    """The answer called the function of scratch that it was asked to write."""
+
+
+@dataclass
+class Run:
+    """What one call of an answer did."""
+
+    value: object = None
+    error: BaseException | None = None
+    changed: tuple[str, ...] = ()  # names of the arguments that were changed in place
+    shared: dict = field(default_factory=dict)  # name of a result -> the argument whose memory it uses
+
+
+def make_cases(exercise, seed, dtypes):
+    """The exercise's cases in ascending size, each in every dtype before the next larger one."""
+    for args in exercise.cases(np.random.default_rng(seed)):
+        for dtype in dtypes if float_dtype(args) else dtypes[:1]:
+            yield cast(args, dtype)
+
+
+def _map(f, value):
+    """Apply f to each array in a tree of tuples, lists and dicts; everything else stays."""
+    if isinstance(value, np.ndarray):
+        return f(value)
+    if isinstance(value, dict):
+        return {key: _map(f, item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return type(value)(_map(f, item) for item in value)
+    return value
+
+
+def _arrays(value):
+    found = []
+    _map(found.append, value)
+    return found
+
+
+def copy(args):
+    """Fresh arrays, so that nothing an answer does reaches the case itself."""
+    return _map(np.copy, args)
+
+
+def cast(args, dtype):
+    """Fresh arrays, the floats among them in this dtype."""
+    return _map(lambda a: a.astype(dtype) if a.dtype.kind == "f" else a.copy(), args)
+
+
+def float_dtype(args):
+    """The dtype of the float arrays in args; None if there are none."""
+    return next((a.dtype for a in _arrays(args) if a.dtype.kind == "f"), None)
+
+
+def size(args):
+    """How many numbers the arrays in args hold."""
+    return sum(a.size for a in _arrays(args))
+
+
+def describe(exercise, args):
+    """A case in a few words: "x [1, 2, 3], eps=0.5, in float64"."""
+    said = [
+        f"{name} {list(value.shape)}" if isinstance(value, np.ndarray) else f"{name}={value}"
+        for name, value in zip(exercise.args, args)
+        if isinstance(value, np.ndarray | int | float | str)
+    ]
+    dtype = float_dtype(args)
+    return ", ".join(said) + (f", in {dtype}" if dtype else "")
+
+
+def unfit(exercise, answer, args):
+    """Why this answer cannot be called with the exercise's arguments, or ""."""
+    signature = f"`({', '.join(exercise.args)})`"
+    if not callable(answer):
+        return f"Pass the function itself, without calling it: this is a {type(answer).__name__}."
+    try:
+        parameters = inspect.signature(answer)
+    except (TypeError, ValueError):  # some built-in functions have no signature
+        return ""
+    try:
+        parameters.bind(*args)
+    except TypeError:
+        return f"Your function takes `{parameters}`; it will be called with {signature}."
+    names = [name for name in parameters.parameters if name in exercise.args]
+    if names != sorted(names, key=exercise.args.index):
+        return f"Your function takes `{parameters}`; keep the order {signature}."
+    return ""
+
+
+def call(exercise, answer, args):
+    """Call the answer with copies of args. Whatever it raises is kept, except KeyboardInterrupt."""
+    given = copy(args)
+    # silent: a warning is no mistake, and inf and NaN are reported as what they are
+    with np.errstate(all="ignore"), warnings.catch_warnings(), _closed(exercise.library):
+        warnings.simplefilter("ignore")
+        try:
+            value = answer(*given)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # also exit(), which would end the learner's session
+            return Run(error=error)
+    changed = tuple(name for name, now, before in zip(exercise.args, given, args) if not _identical(now, before))
+    results = value if isinstance(value, tuple) else (value,)
+    shared = {
+        result: argument
+        for result, array in zip(exercise.returns, results)
+        for argument, its in zip(exercise.args, given)
+        if isinstance(array, np.ndarray) and any(np.may_share_memory(array, a) for a in _arrays(its))
+    }
+    return Run(value, None, changed, shared)
+
+
+def _identical(now, before):
+    now, before = _arrays(now), _arrays(before)
+    return len(now) == len(before) and all(
+        a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in zip(now, before)
+    )
+
+
+@contextlib.contextmanager
+def _closed(names):
+    """Close functions of scratch while an answer runs: by their code, and so under whatever name they were imported."""
+
+    def closed(*args, **kwargs):
+        from exercises.calls import LibraryUsed  # this code runs with the globals of the function it replaces
+
+        raise LibraryUsed
+
+    kept = []
+    try:
+        for module, _, name in (name.rpartition(".") for name in names):
+            function = getattr(importlib.import_module(module), name)
+            kept.append((function, function.__code__))
+            function.__code__ = closed.__code__
+        yield
+    finally:
+        for function, code in kept:
+            function.__code__ = code
+
+
+def describe_error(error):
+    """One sentence on an error, with the last line of the learner's own that it passed through."""
+    if isinstance(error, SystemExit):
+        what = "called exit()"
+    else:
+        message = (str(error).strip().splitlines() or [""])[0][:160]
+        what = f"raised {type(error).__name__}" + (f": {message}" if message else "")
+    where = ""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not frame.filename.startswith(_NOT_THE_LEARNERS):
+            where = f" at line {frame.lineno}" + (f", `{frame.line[:80]}`" if frame.line else "")
+            break
+    if isinstance(error, TypeError) and "ellipsis" in str(error):
+        return f"A `...` is still in your code{where}."
+    return f"Your function {what}{where}."
+
+
+def _folder(module):
+    return os.path.dirname(os.path.abspath(module.__file__)) + os.sep
+
+
+_NOT_THE_LEARNERS = (
+    _folder(np),
+    _folder(sys.modules[__name__]),
+    _folder(importlib.import_module("scratch")),
+    sysconfig.get_paths()["stdlib"] + os.sep,
+    "<frozen",
+)

@@ -1,0 +1,236 @@
+"""The properties that a result must have, and the sentence for each that it has not."""
+
+import numbers
+from dataclasses import dataclass
+
+import numpy as np
+
+from exercises.calls import LibraryUsed, Run, cast, describe_error, float_dtype
+
+_EMPTY = (None, Ellipsis, NotImplemented)
+SHOWN = 12  # numbers; a result with more is described, not printed
+# what the reference is computed in. Where NumPy has nothing wider than float64, `expected` allows for its rounding too.
+WIDE = np.longdouble if np.finfo(np.longdouble).eps < np.finfo(np.float64).eps else np.float64
+_FLOAT32_IS_COARSER = float(np.finfo(np.float32).eps / np.finfo(np.float64).eps)
+
+
+@dataclass
+class Result:
+    """One returned value beside the right one."""
+
+    name: str
+    got: object
+    right: object
+    bound: object  # how far a right answer may be from `right`
+    dtype: np.dtype | None  # of the case
+    run: Run
+
+    @property
+    def is_float(self):
+        return isinstance(self.right, np.ndarray) and self.right.dtype.kind == "f"
+
+
+@dataclass
+class Failure:
+    """The first property that does not hold."""
+
+    kind: str  # "raised", "returned", "shape", "dtype", "changed", "shared", "nan", "values" or "open"
+    name: str = ""  # of the result
+    lines: tuple[str, ...] = ()
+    table: tuple[str, ...] = ()
+
+
+def first_failure(exercise, args, run):
+    """The first property of this run that does not hold, or None. Shapes come before dtypes, these before values."""
+    if isinstance(run.error, LibraryUsed):
+        line = f"This is the library's own, `{exercise.library[0]}`. Write yours: that is the exercise."
+        return Failure("library", lines=(line,))
+    if run.error is not None:
+        return Failure("raised", lines=(describe_error(run.error),))
+    names, got = exercise.returns, run.value
+    wanted = f"`{', '.join(names)}`"
+    if len(names) == 1:
+        got = (got,)
+    if not isinstance(got, tuple):
+        return Failure("returned", lines=(f"Your function returned {_kind(got)}; return a tuple: {wanted}.",))
+    if len(got) != len(names):
+        said = f"Your function returned {len(got)} values; expected are {len(names)}: {wanted}."
+        return Failure("returned", lines=(said,))
+    results = [Result(*fields, float_dtype(args), run) for fields in zip(names, got, *expected(exercise, args))]
+    done = [result for result in results if not is_empty(result.got)]
+    for kind, look in _PROPERTIES:
+        for at, result in enumerate(done):
+            found = look(result)
+            if found:
+                line, *table = found
+                earlier = _agree(done[:at]) if kind == "values" else ""
+                return Failure(kind, result.name, (earlier + line,), tuple(table))
+    if len(done) < len(results):
+        empty = [result.name for result in results if is_empty(result.got)]
+        line = f"{_agree(done)}{_and(empty)} {'is' if len(empty) == 1 else 'are'} still open."
+        return Failure("open", empty[0], (line,))
+    return None
+
+
+def expected(exercise, args):
+    """The right results, in the widest float, and for each the largest error that rounding alone can explain.
+
+    A right answer in a dtype of unit roundoff u errs by at most γ · (the spec's `rounding`), γ = u / (1 − n u) ≈ u for
+    the small n here; the reference errs by the same expression with its own u.
+    """
+    dtype = float_dtype(args)
+    wide = cast(args, WIDE)
+    right = exercise.reference(*wide)
+    right = right if isinstance(right, tuple) else (right,)
+    if exercise.rounding is None or dtype is None:
+        return right, (0,) * len(right)
+    errors = exercise.rounding(*wide)
+    errors = errors if isinstance(errors, tuple) else (errors,)
+    info = np.finfo(dtype)
+    u = float(info.eps) / 2 + float(np.finfo(WIDE).eps) / 2
+    return right, tuple(u * error + info.tiny for error in errors)  # tiny: below it, rounding is absolute
+
+
+def _shape(result):
+    name, got, right = result.name, result.got, result.right
+    if isinstance(right, np.ndarray):
+        if not isinstance(got, np.ndarray | np.generic):
+            return [f"{name} is {_kind(got)}; expected is an array of shape {right.shape}."]
+        if got.shape != right.shape:
+            return [f"{name} has shape {got.shape}; expected is {right.shape}."]
+    elif isinstance(right, str):
+        if not isinstance(got, str):
+            return [f"{name} is {_kind(got)}; expected is a word."]
+    elif not isinstance(got, numbers.Real) and not (isinstance(got, np.ndarray) and got.shape == ()):
+        return [f"{name} is {_kind(got)}; expected is a number."]
+    return None
+
+
+def _dtype(result):
+    if not result.is_float or result.got.dtype == result.dtype:
+        return None
+    line = f"{result.name} is {result.got.dtype}, the inputs are {result.dtype}: keep the dtype you were given."
+    right = result.got.dtype.kind == "f" and _within(result, result.bound)
+    return [f"The numbers are right, but {line}" if right else line]
+
+
+def _changed(result):
+    if result.run.changed:
+        names = _and(result.run.changed)
+        return [f"Your function changes its input {names} in place; the caller still needs it as it was."]
+    return None
+
+
+def _shared(result):
+    if result.name in result.run.shared:
+        argument = result.run.shared[result.name]
+        return [f"{result.name} shares the memory of {argument}: return a new array, or changing one changes both."]
+    return None
+
+
+def _nan(result):
+    if not result.is_float or np.isfinite(result.got).all():
+        return None
+    bad = ~np.isfinite(result.got)
+    word = "NaN" if np.isnan(result.got).any() else "inf"
+    return [f"{result.name} has {word} at {bad.sum()} of {bad.size} entries.", *_table(result, bad)]
+
+
+def _values(result):
+    name, got, right = result.name, result.got, result.right
+    if isinstance(right, str):
+        same = got.strip().casefold() == right.casefold()
+        return None if same else [f'{name} is "{got[:30]}"; expected is "{right}".']
+    if not isinstance(right, np.ndarray):
+        return None if bool(got == right) else [f"{name} has the wrong value.", *_table(result, np.True_)]
+    wrong = ~(np.abs(wide(got) - right) <= result.bound)
+    if not wrong.any():
+        return None
+    line = f"{name} has wrong values at {wrong.sum()} of {wrong.size} entries."
+    factor = _factor(got, right)
+    if not got.any():
+        line = f"{name} is zero everywhere."
+    elif result.dtype == np.float64 and _within(result, result.bound * _FLOAT32_IS_COARSER):
+        line = f"{name} is right to about 7 of float64's 15 digits: does a step run in float32, or approximate?"
+    elif factor is not None and abs(factor - 1) > 1e-3:
+        line = f"Every entry of {name} is {factor:.4g} times the right one."
+    return [line, *_table(result, wrong)]
+
+
+# each takes a Result and returns None, or the sentence and after it the lines of a table
+_PROPERTIES = (
+    ("shape", _shape),
+    ("dtype", _dtype),
+    ("changed", _changed),
+    ("shared", _shared),
+    ("nan", _nan),
+    ("values", _values),
+)
+
+
+def wide(array):
+    """The array in the widest float there is."""
+    return np.asarray(array).astype(WIDE)
+
+
+def _within(result, bound):
+    return bool((np.abs(wide(result.got) - result.right) <= bound).all())
+
+
+def _factor(got, right):
+    """The constant in got = constant · right, if there is one to three digits; None for fewer than three entries."""
+    if got.size < 3 or not right.any():
+        return None
+    got = wide(got)
+    factor = np.vdot(right, got) / np.vdot(right, right)
+    same = np.abs(got - factor * right) <= 1e-3 * np.abs(factor * right)
+    return float(factor) if same.all() else None
+
+
+# ---- words ----
+
+
+def is_empty(value):
+    """Is this what a stub returns: nothing, `...`, or a tuple of such?"""
+    if isinstance(value, tuple) and value:
+        return all(is_empty(item) for item in value)
+    return any(value is empty for empty in _EMPTY)
+
+
+def _kind(value):
+    if isinstance(value, np.ndarray):
+        return f"one array of shape {value.shape}"
+    return "None" if value is None else f"a {type(value).__name__}"
+
+
+def _and(names):
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _agree(results):
+    """ "dx agrees here; " before the sentence on what comes after it."""
+    return f"{_and([r.name for r in results])} agree{'s' * (len(results) == 1)} here; " if results else ""
+
+
+def _table(result, wrong):
+    """Lines that show expected and got side by side, one for each row of the last axis; none if it were too many."""
+    got, right = np.asarray(result.got), np.asarray(result.right)
+    if right.size > SHOWN:
+        return []
+    for digits in (4, 6, 9, 12, 16):  # as few as show the difference
+        cells = [[f"{float(v):.{digits}g}" for v in a.ravel()] for a in (right, got)]
+        if all(e != g for e, g, w in zip(*cells, wrong.ravel()) if w):
+            break
+    if right.dtype.kind in "iu":
+        cells = [[f"{v}" for v in a.ravel()] for a in (right, got)]
+    width, columns = max(map(len, cells[0] + cells[1])), right.shape[-1] if right.ndim else 1
+    rows = [["", "expected", "got", ""]]
+    for start in range(0, right.size, columns):
+        stop = start + columns
+        index = np.unravel_index(start, right.shape)[:-1] if right.ndim else ()
+        label = result.name + (f"[{', '.join(map(str, map(int, index)))}]" if index else "")
+        sides = [" ".join(v.rjust(width) for v in side[start:stop]) for side in cells]
+        rows.append([label, *sides, "←" if wrong.ravel()[start:stop].any() else ""])
+    left, middle, last = (max(len(row[i]) for row in rows) for i in range(3))
+    return [f"{label:<{left}}   {e:<{middle}}   {g:<{last}}   {mark}".rstrip() for label, e, g, mark in rows]

@@ -1,0 +1,55 @@
+"""What an exercise is: the one dataclass that every file of this folder which judges an answer fills in."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exercise:
+    """One exercise. Its prompt and stub stand in the chapter; this holds all that judges an answer.
+
+    The file is named after the id, with ``_`` for ``-``, and calls its Exercise ``exercise``. To write a new one, copy
+    `rmsnorm_backward.py` (arrays, judged within a tolerance) or `count_block.py` (whole numbers, judged exactly).
+
+    Parameters
+    ----------
+    id : str, what learners type: ``check("rmsnorm-backward", answer)``
+    title : str
+    points, stars, minutes : int; what it is worth, how hard it is (1 to 3), how long it takes
+    args, returns : tuples of str, the names of what the answer is called with and of what it returns
+    cases : function of a NumPy random Generator; yields one tuple of arguments after another, **in ascending size**, so
+        that the first one which fails is the smallest. Float arrays come in float64; the checker makes float32 of them
+        by itself. Unequal dimensions, a random upstream, scales from 1e-3 to 1e3: mistakes hide where these are equal.
+    reference : the right answer, from scratch, in the answer's signature. It keeps the dtype of its arguments.
+    rounding : function of the arguments, needed where a float is returned. For each of `returns`, how far a right
+        answer may be from the exact one, in units of the dtype's unit roundoff u, shape by shape. Count the roundings
+        on the longest path, and multiply by the formula with every term replaced by its absolute value
+        (Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 3.1).
+    mutants : wrong answers that people really give. The docstring of each is the sentence its author will read. Where
+        two of them agree on every case, the first one's is shown.
+    variants : right answers written otherwise; the docstring says how.
+    hints : tuple of str, from a nudge to nearly the solution
+    library : tuple of str, dotted names of the functions in scratch that are the answer, and so are closed to it
+    takeaway : str, what to remember; shown with "passed"
+    """
+
+    id: str
+    title: str
+    points: int
+    stars: int
+    minutes: int
+    args: tuple[str, ...]
+    returns: tuple[str, ...]
+    cases: Callable
+    reference: Callable
+    rounding: Callable | None = None
+    mutants: tuple[Callable, ...]
+    variants: tuple[Callable, ...]
+    hints: tuple[str, ...]
+    library: tuple[str, ...] = ()
+    takeaway: str = ""
+
+
+def sentence(function):
+    """The docstring of a mutant or variant as one line: what the learner reads."""
+    return " ".join((function.__doc__ or "").split())

@@ -1,0 +1,89 @@
+"""What a learner sees: a Verdict or a Hint, as plain text in a terminal and as a small card in a notebook."""
+
+import html
+import re
+from dataclasses import dataclass, field
+
+PASSED, NOT_YET, NOT_ATTEMPTED, STOPPED, UNKNOWN = "passed", "not yet", "not attempted", "stopped", "unknown"
+
+_MARK = {PASSED: "✓", NOT_YET: "✗", NOT_ATTEMPTED: "○", STOPPED: "■", UNKNOWN: "?", "hint": "→"}
+# one mid-tone each, readable as a border on a light and on a dark page; the words say the same as the colour
+_COLOUR = {PASSED: "#2e9e5b", NOT_YET: "#d9822b", "hint": "#3b82c4"}
+
+
+class _Card:
+    """A heading, some lines and perhaps a table, shown as text or as HTML."""
+
+    def _parts(self):
+        """(kind, heading, lines, table, closing lines)"""
+        raise NotImplementedError
+
+    def __repr__(self):
+        kind, heading, lines, table, closing = self._parts()
+        rows = [f"{_MARK[kind]} {heading}", *(f"  {line}" for line in lines)]
+        rows += [f"    {row}" for row in table]
+        return "\n".join([*rows, *(f"  {line}" for line in closing)])
+
+    def _repr_html_(self):
+        kind, heading, lines, table, closing = self._parts()
+        body = "".join(f"<div>{_inline(line)}</div>" for line in lines)
+        if table:
+            # colours of the page's own, so that the table is readable on a dark one too
+            style = "margin:.4em 0;padding:0;border:0;background:none;color:inherit;overflow-x:auto"
+            rows = html.escape("\n".join(table))
+            body += f'<pre style="{style}">{rows}</pre>'
+        body += "".join(f"<div>{_inline(line)}</div>" for line in closing)
+        border = _COLOUR.get(kind, "#8a8f98")
+        return (
+            f'<div role="status" style="border-left:4px solid {border};padding:.3em .8em;margin:.3em 0">'
+            f"<strong>{_MARK[kind]} {_inline(heading)}</strong>{body}</div>"
+        )
+
+
+def _inline(text):
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text, quote=False))
+
+
+@dataclass(frozen=True, repr=False)
+class Verdict(_Card):
+    """The judgement of one answer; true when it passed.
+
+    Attributes
+    ----------
+    id : str; status : "passed", "not yet", "not attempted", "stopped" or "unknown"
+    heading : str; lines : tuple of str, what was found; table : tuple of str, expected and got
+    diagnosis : str, the sentence of the known mistake that gives the same numbers; "" if none does
+    advice : str, what to do next
+    points, out_of : int
+    case : dict, the inputs of the smallest failing case by name, if it is small enough to show
+    """
+
+    id: str
+    status: str
+    heading: str
+    lines: tuple[str, ...] = ()
+    table: tuple[str, ...] = ()
+    diagnosis: str = ""
+    advice: str = ""
+    points: int = 0
+    out_of: int = 0
+    case: dict = field(default_factory=dict)
+
+    def __bool__(self):
+        return self.status == PASSED
+
+    def _parts(self):
+        closing = [line for line in (self.diagnosis, self.advice) if line]
+        return self.status, self.heading, self.lines, self.table, closing
+
+
+@dataclass(frozen=True, repr=False)
+class Hint(_Card):
+    """One step of an exercise's hint ladder: `step` of `steps`."""
+
+    text: str
+    step: int
+    steps: int
+
+    def _parts(self):
+        return "hint", f"Hint {self.step} of {self.steps}", self.text.splitlines(), (), ()

@@ -1,0 +1,219 @@
+"""Every backward against finite differences in float64, with a random upstream and unequal sizes; and proof that this fails."""
+
+import importlib
+import inspect
+
+import numpy as np
+import pytest
+
+from scratch import attention, block, ffn, model, ops, rope
+from scratch.gradcheck import GradientError, check_pair, directional_error, numerical_gradient, relative_error
+from scratch.model import Config, init_params
+
+LIMIT = 1e-7
+rng = np.random.default_rng(7)
+
+
+def normal(*shape, scale=1.0):
+    return scale * rng.standard_normal(shape)
+
+
+def randomized(tree):
+    """The same tree with unit-normal leaves: zeros and ones of an initialization hide errors."""
+    if isinstance(tree, dict):
+        return {key: randomized(value) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [randomized(value) for value in tree]
+    return normal(*tree.shape)
+
+
+def pair(module, name):
+    return getattr(module, name + "_forward"), getattr(module, name + "_backward")
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+@pytest.mark.parametrize("name", ["softmax", "silu", "gelu"])
+def test_elementwise_and_softmax(name, scale):
+    # Larger scores saturate softmax, SiLU and GELU to exact constants, where differences say nothing.
+    check_pair(*pair(ops, name), normal(2, 3, 5, scale=min(scale, 3.0)), tol=LIMIT)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+def test_linear_and_norms(scale):
+    x = normal(2, 3, 5, scale=scale)
+    check_pair(*pair(ops, "linear"), x, normal(5, 4), tol=LIMIT)
+    check_pair(*pair(ops, "linear"), x, normal(5, 4), normal(4), tol=LIMIT)
+    check_pair(*pair(ops, "rmsnorm"), x, normal(5), tol=LIMIT)
+    check_pair(*pair(ops, "layernorm"), x, normal(5), normal(5), tol=LIMIT)
+
+
+def test_embedding_adds_up_repeated_ids():
+    ids = np.array([[1, 3, 1], [0, 3, 3]], dtype=np.uint8)
+    check_pair(*pair(ops, "embedding"), ids, normal(6, 4), tol=LIMIT)
+
+
+@pytest.mark.parametrize("ignored", [0, 2, 6])
+def test_cross_entropy(ignored):
+    targets = rng.integers(0, 7, (2, 3))
+    targets.flat[:ignored] = -100
+    check_pair(*pair(ops, "cross_entropy"), normal(2, 3, 7), targets, tol=LIMIT)
+
+
+@pytest.mark.parametrize("layout", rope.LAYOUTS)
+def test_rope(layout):
+    cos, sin = rope.rope_table(9, 6)
+    forward = lambda x: rope.rope_forward(x, cos, sin, layout)  # noqa: E731
+    errors = check_pair(forward, rope.rope_backward, normal(2, 3, 5, 6), tol=LIMIT)
+    assert list(errors) == ["0"]
+
+
+@pytest.mark.parametrize(("H", "K"), [(4, 4), (4, 2), (4, 1), (1, 1)])
+@pytest.mark.parametrize("causal", [True, False])
+def test_attention(H, K, causal):
+    B, T, D, Dh = 2, 5, 6, 4
+    weights = [normal(D, H * Dh), normal(D, K * Dh), normal(D, K * Dh), normal(H * Dh, D)]
+    biases = [normal(H * Dh), normal(K * Dh), normal(K * Dh), normal(D)]
+    pad = np.ones((B, T), dtype=bool)
+    pad[0, :2] = False
+    options = {"n_heads": H, "n_kv_heads": K, "causal": causal, "pad_mask": pad}
+    x = normal(B, T, D)
+    check_pair(*pair(attention, "attention"), x, *weights, tol=LIMIT, rope=rope.rope_table(T, Dh), **options)
+    check_pair(*pair(attention, "attention"), x, *weights, *biases, tol=LIMIT, **options)
+
+
+def test_some_biases_only():
+    weights = [normal(6, 8), normal(6, 8), normal(6, 8), normal(8, 6)]
+    args = (normal(2, 3, 6), *weights, None, normal(8), None, normal(6))
+    errors = check_pair(*pair(attention, "attention"), *args, tol=LIMIT, n_heads=2, n_kv_heads=2)
+    assert list(errors) == ["0", "1", "2", "3", "4", "6", "8"]
+
+
+@pytest.mark.parametrize("biases", ["both", "b1", "b2", "none"])
+def test_feed_forwards(biases):
+    check_pair(*pair(ffn, "swiglu"), normal(2, 3, 4), normal(4, 7), normal(4, 7), normal(7, 4), tol=LIMIT)
+    b1 = normal(7) if biases in ("both", "b1") else None
+    b2 = normal(4) if biases in ("both", "b2") else None
+    check_pair(*pair(ffn, "gelu_mlp"), normal(2, 3, 4), normal(4, 7), b1, normal(7, 4), b2, tol=LIMIT)
+
+
+GPT2 = {"norm": "layernorm", "ffn": "gelu", "pos": "learned", "bias": True}
+STYLES = {
+    "llama-mha": {},
+    "llama-gqa": {"n_kv_heads": 2},
+    "llama-mqa": {"n_kv_heads": 1, "rope_layout": "half"},
+    "llama-untied": {"n_kv_heads": 2, "tied": False},
+    "gpt2": GPT2,
+    "gpt2-no-bias": GPT2 | {"bias": False},
+}
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_block_input_and_all_parameters(style):
+    config = Config(vocab_size=11, d_model=6, n_layers=1, n_heads=4, d_head=4, d_ff=7, max_seq=9, **STYLES[style])
+    params = randomized(init_params(config, dtype=np.float64)["blocks"][0])
+    table = rope.rope_table(5, 4) if config.pos == "rope" else None
+    errors = check_pair(*pair(block, "block"), normal(2, 5, 6), params, config, tol=LIMIT, rope=table)
+    assert len(errors) == 1 + sum(len(leaf) for leaf in params.values())
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_whole_model(style):
+    config = Config(vocab_size=11, d_model=6, n_layers=2, n_heads=4, d_head=4, d_ff=7, max_seq=9, **STYLES[style])
+    params = randomized(init_params(config, dtype=np.float64))
+    ids, targets = rng.integers(0, 11, (2, 5)), rng.integers(0, 11, (2, 5))
+    targets[1, 0] = -100
+    check_pair(*pair(model, "loss"), ids, targets, params, config, tol=LIMIT)
+    assert directional_error(*pair(model, "model"), ids, params, config) < LIMIT
+
+
+# One term deleted from a backward, or one slip made in it: (module, what stands there, what is put, the test that must fail).
+MUTANTS = [
+    ("ops", "dx = dz * r - x * (r * r * r * c / x.shape[-1])", "dx = dz * r", "test_linear_and_norms"),
+    ("ops", "dx -= z * (np.vecdot(dz, z)[..., None] / D)", "pass", "test_linear_and_norms"),
+    ("ops", "dx = dz - dz.mean(axis=-1, keepdims=True)", "dx = dz.copy()", "test_linear_and_norms"),
+    ("ops", "dx = dout - np.vecdot(dout, p)[..., None]", "dx = dout.copy()", "test_elementwise_and_softmax"),
+    ("ops", "return dout * (s * (1 + x * (1 - s)))", "return dout * s", "test_elementwise_and_softmax"),
+    ("ops", "return dout * (s + slope)", "return dout * s", "test_elementwise_and_softmax"),
+    ("ops", "np.add.at(dtable, ids.reshape(-1), dout", "dtable.__setitem__(ids.reshape(-1), dout", "test_embedding"),
+    ("ops", "drows[np.arange(keep.size), flat[keep]] -= 1", "pass", "test_cross_entropy"),
+    ("rope", "return _rotate(dout, cos, -sin, layout)", "return _rotate(dout, cos, sin, layout)", "test_rope"),
+    ("attention", "    dx += dx_k\n", "", "test_attention"),
+    ("attention", "    dx += dx_v\n", "", "test_attention"),
+    ("attention", "    dscores *= 1 / math.sqrt(q.shape[-1])\n", "", "test_attention"),
+    ("ffn", "    dx += dx_up\n", "", "test_feed_forwards"),
+    ("ffn", "silu_backward(dhidden * up, cs)", "silu_backward(dhidden, cs)", "test_feed_forwards"),
+    ("block", "du = dout + du_branch", "du = du_branch", "test_block"),
+    ("block", "dx = du + dx_branch", "dx = du", "test_block"),
+    ("model", "        dtable += dhead.T\n", "        pass\n", "test_whole_model"),
+    ("model", "dx.sum(axis=0), cache_pos", "dx[0], cache_pos", "test_whole_model"),
+]
+
+
+@pytest.mark.parametrize(("name", "term", "put", "test"), MUTANTS, ids=lambda v: v if str(v).startswith("test") else "")
+def test_a_deleted_term_is_caught(name, term, put, test, monkeypatch):
+    module = importlib.import_module(f"scratch.{name}")
+    source = inspect.getsource(module)
+    assert source.count(term) == 1
+    broken = {"__name__": module.__name__}
+    exec(compile(source.replace(term, put), module.__file__, "exec"), broken)
+    for importer in (ops, rope, attention, ffn, block, model):
+        for attribute, value in vars(importer).copy().items():
+            if inspect.isfunction(value) and value.__module__ == module.__name__ and attribute in broken:
+                monkeypatch.setattr(importer, attribute, broken[attribute])
+    with pytest.raises((GradientError, AssertionError)):
+        _run(test)
+
+
+def _run(prefix):
+    """Every test of this file whose name starts with `prefix`, with the parameters that show most."""
+    if prefix == "test_elementwise_and_softmax":
+        for name in ("softmax", "silu", "gelu"):
+            test_elementwise_and_softmax(name, 1.0)
+    elif prefix == "test_linear_and_norms":
+        test_linear_and_norms(1.0)
+    elif prefix == "test_embedding":
+        test_embedding_adds_up_repeated_ids()
+    elif prefix == "test_cross_entropy":
+        test_cross_entropy(2)
+    elif prefix == "test_rope":
+        test_rope("half")
+    elif prefix == "test_attention":
+        test_attention(4, 2, True)
+    elif prefix == "test_feed_forwards":
+        test_feed_forwards("both")
+    elif prefix == "test_block":
+        test_block_input_and_all_parameters("llama-gqa")
+    else:
+        for style in ("llama-gqa", "gpt2"):
+            test_whole_model(style)
+
+
+def test_an_upstream_of_ones_would_miss_it():
+    """F96: with ones upstream softmax's true input gradient is 0, so zeros would pass; the random upstream sees it."""
+    x = normal(3, 5)
+    p, cache = ops.softmax_forward(x)
+    assert relative_error(ops.softmax_backward(np.ones_like(p), cache) + 1, np.ones_like(p)) < 1e-15
+    with pytest.raises(GradientError, match="argument 0"):
+        check_pair(ops.softmax_forward, lambda dout, cache: np.zeros_like(cache), x)
+
+
+@pytest.mark.parametrize(
+    "backward",
+    [
+        lambda dout, cache: ops.linear_backward(dout, cache)[:1],
+        lambda dout, cache: tuple(g.T for g in ops.linear_backward(dout, cache)),
+        lambda dout, cache: tuple(g * np.nan for g in ops.linear_backward(dout, cache)),
+    ],
+    ids=["one missing", "transposed", "NaN"],
+)
+def test_check_pair_refuses(backward):
+    with pytest.raises(GradientError):
+        check_pair(ops.linear_forward, backward, normal(3, 4), normal(4, 2))
+
+
+def test_numerical_gradient_of_a_known_function():
+    x = normal(4, 3)
+    before = x.copy()
+    gradient = numerical_gradient(lambda x: np.sum(x**3), x)
+    assert relative_error(gradient, 3 * x**2) < 1e-10
+    assert np.array_equal(x, before)
