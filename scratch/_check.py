@@ -36,6 +36,15 @@ def ids(where, name, value, size, ignore=None):
         raise ValueError(f"{where}: {name} contains {bad}, expected 0 … {size - 1}{also}")
 
 
+def mask(where, name, value, expected, meaning):
+    """Require a bool array of exactly the shape `expected`, or None."""
+    if value is None:
+        return
+    if not isinstance(value, np.ndarray) or value.dtype.kind != "b" or value.shape != tuple(expected):
+        got = f"{value.dtype} {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__
+        raise ValueError(f"{where}: {name} must be a bool array of shape {tuple(expected)} = {meaning}, got {got}")
+
+
 def choice(where, name, value, allowed):
     """Require one of the strings in `allowed`."""
     if value not in allowed:

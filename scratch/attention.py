@@ -28,7 +28,7 @@ def sdpa_forward(q, k, v, *, causal=True, pad_mask=None):
 
     Source: Vaswani et al. 2017, eq. 1. Book: eq-attention.
     """
-    _check_heads(q, k, v)
+    _check_heads(q, k, v, pad_mask)
     B, H, T, Dh = q.shape
     K = k.shape[1]
     # The H/K queries that share a key head stand above one another, so that one product serves the group.
@@ -133,7 +133,7 @@ def attention_backward(dout, cache):
     """
     cq, ck, cv, crope, csdpa, co = cache
     dheads, dwo, *dbo = linear_backward(dout, co)
-    n_heads, n_kv_heads = csdpa[0].shape[1], csdpa[1].shape[1]
+    n_heads = csdpa[0].shape[1]
     dq, dk, dv = sdpa_backward(_split(dheads, n_heads), csdpa)
     if crope is not None:
         dq, dk = rope_backward(dq, crope), rope_backward(dk, crope)
@@ -162,7 +162,7 @@ def _merge(x):
     return x.swapaxes(1, 2).reshape(B, T, n * Dh)
 
 
-def _check_heads(q, k, v):
+def _check_heads(q, k, v, pad_mask):
     _check.array("sdpa_forward", "q", q, ndim=4)
     _check.array("sdpa_forward", "k", k, ndim=4)
     B, H, T, Dh = q.shape
@@ -171,6 +171,7 @@ def _check_heads(q, k, v):
         raise ValueError(f"sdpa_forward: q has {H} heads, not divisible by the {K} heads of k")
     _check.shape("sdpa_forward", "k", k, (B, K, T, Dh), "[B, K, T, Dh]")
     _check.shape("sdpa_forward", "v", v, k.shape, "[B, K, T, Dh]")
+    _check.mask("sdpa_forward", "pad_mask", pad_mask, (B, T), "[B, T]")
 
 
 def _check_projections(x, wq, wk, wv, wo, n_heads, n_kv_heads, pad_mask):
@@ -186,5 +187,4 @@ def _check_projections(x, wq, wk, wv, wo, n_heads, n_kv_heads, pad_mask):
     _check.shape(where, "wk", wk, (D, n_kv_heads * Dh), "[D, K·Dh]")
     _check.shape(where, "wv", wv, (D, n_kv_heads * Dh), "[D, K·Dh]")
     _check.shape(where, "wo", wo, (n_heads * Dh, wo.shape[-1]), "[H·Dh, D]")
-    if pad_mask is not None and (getattr(pad_mask, "dtype", None) != bool or pad_mask.shape != x.shape[:2]):
-        raise ValueError(f"{where}: pad_mask must be a bool array of shape {x.shape[:2]} = [B, T]")
+    _check.mask(where, "pad_mask", pad_mask, x.shape[:2], "[B, T]")

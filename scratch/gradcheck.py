@@ -81,14 +81,15 @@ def check_pair(forward, backward, *args, tol=1e-7, seed=0, **options):
     errors = {}
     for name, array in arrays.items():
         numeric = numerical_gradient(lambda _: np.sum(forward(*args, **options)[0] * upstream), array)
-        # A gradient that is truly zero, as a key bias's is without RoPE, comes out of the differences as their rounding.
+        # A gradient that is truly zero, as a key bias's is without RoPE, comes out as the differences' rounding.
         rounding = 4 * np.finfo(np.float64).eps * size / _step(array)
         errors[name] = relative_error(got[name], numeric, floor=rounding / tol)
         if not errors[name] <= tol:
             at = np.unravel_index(np.argmax(np.abs(got[name] - numeric)), array.shape)
             raise GradientError(
-                f"gradient of argument {name} differs from finite differences by {errors[name]:.1e} (allowed {tol:.0e});"
-                f" at {tuple(map(int, at))} the backward says {got[name][at]:.6g}, the differences {numeric[at]:.6g}"
+                f"gradient of argument {name} differs from finite differences by {errors[name]:.1e} "
+                f"(allowed {tol:.0e}); at {tuple(map(int, at))} the backward says {got[name][at]:.6g}, "
+                f"the differences {numeric[at]:.6g}"
             )
     return errors
 

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -107,9 +106,7 @@ PRESETS = {
         max_seq=8192,
         rope_base=100000.0,
     ),
-    "llama2-7b": Config(
-        vocab_size=32000, d_model=4096, n_layers=32, n_heads=32, d_ff=11008, max_seq=4096, tied=False
-    ),
+    "llama2-7b": Config(vocab_size=32000, d_model=4096, n_layers=32, n_heads=32, d_ff=11008, max_seq=4096, tied=False),
     "llama3-8b": Config(
         vocab_size=128256,
         d_model=4096,

@@ -1,4 +1,4 @@
-"""What a notebook needs beyond plain Python: cells that need the real model are skipped, and say so, where it is not."""
+"""What a notebook needs beyond plain Python: where the real model is not, the cells that need it say so."""
 
 import ast
 

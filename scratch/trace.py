@@ -32,7 +32,10 @@ class Trace(NamedTuple):
 
 
 def trace(ids, params, config, *, pad_mask=None):
-    """Run the model once and keep what `Trace` names. ids is an integer array [B, T]; the rest as in `model_forward`."""
+    """Run the model once and keep what `Trace` names.
+
+    ids is an integer array [B, T]; the rest as in `model_forward`.
+    """
     seen = {"stream": [], "attn": [], "ffn": [], "map": []}
 
     def watch(layer, x, y, inside):

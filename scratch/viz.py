@@ -14,7 +14,7 @@ def use_style():
     """Set the course's look for Matplotlib, and crisp SVG figures where IPython is running."""
     plt.rcParams.update(
         {
-            "figure.figsize": (6.4, 3.6),
+            "figure.figsize": (5.4, 3.3),
             "figure.facecolor": "white",
             "figure.constrained_layout.use": True,
             "font.size": 11,
@@ -43,7 +43,7 @@ def use_style():
         get_ipython()
     except (ImportError, NameError):
         return
-    set_matplotlib_formats("svg")
+    set_matplotlib_formats("svg", metadata={"Date": None})  # the same figure is the same file
 
 
 def stream_norms(norms, pieces, *, ax=None):
@@ -89,10 +89,8 @@ def attention_maps(maps, pieces, titles, *, columns=3, top=1.0):
     square root of the weight, so that small weights can be seen.
     """
     rows = -(-len(maps) // columns)
-    size = (6.4, 6.4 * rows / columns * 0.86 + 0.9)
-    fig, axes = plt.subplots(
-        rows, columns, figsize=size, layout="compressed", squeeze=False, sharex=True, sharey=True
-    )
+    size = (5.4, 5.4 * rows / columns * 0.86 + 0.9)
+    fig, axes = plt.subplots(rows, columns, figsize=size, layout="compressed", squeeze=False, sharex=True, sharey=True)
     for ax in axes.flat[len(maps) :]:
         ax.set_visible(False)
     for ax, weights, title in zip(axes.flat, maps, titles, strict=False):
@@ -155,7 +153,7 @@ def changed_rows(cases, *, unit="largest change in the row"):
 
     cases : {title: [T] sizes of the change}
     """
-    fig, axes = plt.subplots(1, len(cases), figsize=(6.4, 2.7), sharey=True, squeeze=False)
+    fig, axes = plt.subplots(1, len(cases), figsize=(5.4, 2.6), sharey=True, squeeze=False)
     for ax, (title, size) in zip(axes.flat, cases.items(), strict=True):
         row = np.arange(1, len(size) + 1)
         ax.bar(row, size, width=0.7, color=ATTN)
@@ -174,7 +172,7 @@ def errors_by_name(errors, *, limit, ax=None):
 
     errors : {name: relative error}; limit : float
     """
-    fig, ax = _axes(ax, figsize=(6.4, 0.3 * len(errors) + 1.2))
+    fig, ax = _axes(ax, figsize=(5.4, 0.3 * len(errors) + 1.2))
     names = list(errors)
     values = np.maximum(list(errors.values()), 1e-17)
     ax.hlines(range(len(names)), 1e-17, values, color=GRID, lw=2)

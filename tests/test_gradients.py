@@ -1,4 +1,4 @@
-"""Every backward against finite differences in float64, with a random upstream and unequal sizes; and proof that this fails."""
+"""Every backward against finite differences (float64, random upstream, unequal sizes), and proof that this can fail."""
 
 import importlib
 import inspect
@@ -126,7 +126,7 @@ def test_whole_model(style):
     assert directional_error(*pair(model, "model"), ids, params, config) < LIMIT
 
 
-# One term deleted from a backward, or one slip made in it: (module, what stands there, what is put, the test that must fail).
+# One term deleted from a backward, or one slip made in it: module, what stands there, what is put, the test to fail.
 MUTANTS = [
     ("ops", "dx = dz * r - x * (r * r * r * c / x.shape[-1])", "dx = dz * r", "test_linear_and_norms"),
     ("ops", "dx -= z * (np.vecdot(dz, z)[..., None] / D)", "pass", "test_linear_and_norms"),

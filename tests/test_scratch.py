@@ -14,7 +14,7 @@ GQA = Config(vocab_size=13, d_model=12, d_head=4, n_layers=3, n_heads=4, n_kv_he
 def loud(config, seed=3, dtype=np.float64):
     """Parameters large enough that every part of the model matters."""
     params = init_params(config, seed, dtype)
-    return model._map_leaves(lambda _, w: (10 * w if w.ndim == 2 else w), params)
+    return model._map_leaves(lambda _, w: 10 * w if w.ndim == 2 else w, params)
 
 
 @pytest.mark.parametrize(("dtype", "limit"), [(np.float32, 1e-5), (np.float64, 1e-12)])
@@ -136,7 +136,9 @@ def test_loss_at_initialization_is_that_of_guessing():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("style", [{}, {"norm": "layernorm", "ffn": "gelu", "pos": "learned", "bias": True, "tied": False}])
+@pytest.mark.parametrize(
+    "style", [{}, {"norm": "layernorm", "ffn": "gelu", "pos": "learned", "bias": True, "tied": False}]
+)
 def test_dtype_is_kept_inputs_are_left_alone_and_backward_repeats(dtype, style):
     config = Config(vocab_size=13, d_model=12, d_head=4, n_layers=2, n_heads=4, d_ff=20, max_seq=16, **style)
     params = loud(config, dtype=dtype)
@@ -238,7 +240,10 @@ WRONG = {
     "dout": (lambda: ops.silu_backward(sq, ops.silu_forward(x3)[1]), r"dout has shape \(6, 6\), expected \(2, 5, 6\)"),
     "odd head": (lambda: rope.rope_table(4, 5), "Dh=5, expected an even"),
     "short table": (lambda: rope.rope_forward(x3, *rope.rope_table(4, 6)), r"cos has shape \(4, 3\)"),
-    "layout": (lambda: rope.rope_forward(x3, *rope.rope_table(5, 6), layout="split"), "layout='split', expected one of"),
+    "layout": (
+        lambda: rope.rope_forward(x3, *rope.rope_table(5, 6), layout="split"),
+        "layout='split', expected one of",
+    ),
     "heads": (
         lambda: attention.attention_forward(x3, sq, sq, sq, sq, n_heads=4, n_kv_heads=4),
         "wq has 6 columns, not divisible by n_heads=4",

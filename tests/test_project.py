@@ -1,0 +1,70 @@
+"""The repository keeps its own rules: what is pinned, what is said in first lines, what must stand nowhere."""
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+LISTED = subprocess.run(
+    ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True
+).stdout.split("\n")
+FILES = sorted(path for path in (ROOT / name for name in LISTED if name) if path.is_file())
+BINARY = {".png", ".npz", ".woff2"}
+TEXTS = {path.relative_to(ROOT).as_posix(): path.read_text() for path in FILES if path.suffix not in BINARY}
+CHECKED = {name: text for name, text in TEXTS.items() if name != "tests/test_project.py"}  # it spells out the patterns
+WRITTEN = {name: text for name, text in CHECKED.items() if not name.startswith("notebooks/") or name.endswith(".py")}
+
+
+def test_git_lists_the_files():
+    assert "requirements.txt" in TEXTS
+
+
+def test_every_requirement_is_pinned_and_explained():
+    lines = [line for line in TEXTS["requirements.txt"].splitlines() if line and not line.startswith("#")]
+    assert [
+        line for line in lines if not re.match(r"[\w-]+==[\w.]+(; python_version [<>]=? \"3\.\d+\")? +# \w", line)
+    ] == []
+
+
+def test_constraints_follow_the_requirements():
+    pinned = {pin.lower() for pin in re.findall(r"^[\w-]+==[\w.]+", TEXTS["requirements.txt"], flags=re.MULTILINE)}
+    locked = set(re.findall(r"^[\w-]+==[\w.]+", TEXTS["constraints.txt"], flags=re.MULTILINE))
+    assert pinned - locked == set(), "run `make lock`"
+
+
+@pytest.mark.parametrize("name", [name for name in TEXTS if name.endswith(".py")])
+def test_a_module_says_its_purpose_in_its_first_line(name):
+    purpose = (ast.get_docstring(ast.parse(TEXTS[name])) or "").split("\n")[0]
+    assert TEXTS[name].startswith('"""') and len(purpose.split()) >= 4
+
+
+COMMENTED = (".yml", ".yaml", ".toml", ".cff", ".sh", ".cfg", "Makefile", "requirements.txt", ".gitignore")
+
+
+@pytest.mark.parametrize("name", [name for name in TEXTS if name.endswith(COMMENTED) or name.startswith(".ci/")])
+def test_a_settings_file_says_its_purpose_in_its_first_line(name):
+    first = [line for line in TEXTS[name].splitlines() if not line.startswith("#!")][0]
+    assert first.startswith(("# ", '"""')) and len(first.split()) >= 4
+
+
+FORBIDDEN = {
+    "a package registry's host": r"pypi\.org|pythonhosted\.org|npmjs\.(org|com)|crates\.io|anaconda\.org",
+    "an absolute path": r"(?<![\w.:/~-])/(home|root|Users|tmp|opt|work|mnt|var)/\w",
+    "a merge conflict": r"^(<<<<<<<|>>>>>>>) ",
+}
+
+
+@pytest.mark.parametrize("pattern", FORBIDDEN.values(), ids=FORBIDDEN.keys())
+def test_no_file_holds(pattern):
+    assert [name for name, text in CHECKED.items() if re.search(pattern, text, flags=re.MULTILINE)] == []
+
+
+def test_the_address_of_the_project_stands_in_one_place():
+    url = yaml.safe_load(TEXTS["_config.yml"])["repository"]["url"]
+    name = url.split("://")[1]
+    assert TEXTS["_config.yml"].count(name) == 1
+    assert [path for path, text in WRITTEN.items() if name in text and path != "_config.yml"] == []
