@@ -1,6 +1,8 @@
 """What a notebook needs beyond plain Python: where the real model is not, the cells that need it say so."""
 
 import ast
+import html
+import textwrap
 
 from scratch.pretrained import ModelUnavailable, fetch_smollm2
 
@@ -18,8 +20,27 @@ def skip_without_model():
             shell = get_ipython()
         except NameError:
             raise error from None
-        print(f"The real model is not here. {error}\nThe cells that need it are skipped; the others run.")
+        _show_note(f"{error} The cells that need it are skipped; the others run.")
         shell.ast_transformers.append(_SkipCells({"smollm2"}))
+
+
+def _show_note(text):
+    from IPython.display import display
+
+    title = "The real model is not here."
+    block = '<div class="admonition warning"><p class="admonition-title">{}</p><p>{}</p></div>'
+    note = {"text/plain": textwrap.fill(f"{title} {text}", 80), "text/html": block.format(title, html.escape(text))}
+    display(note, raw=True)
+
+
+def say_skipped(draws):
+    """What a skipped cell shows: a line, or an empty figure, which keeps the page's figure numbers and links."""
+    if not draws:
+        print("Skipped: this cell needs the real model.")
+        return
+    from scratch import viz
+
+    viz.placeholder("This figure needs the real model.")
 
 
 class _SkipCells(ast.NodeTransformer):
@@ -38,7 +59,7 @@ class _SkipCells(ast.NodeTransformer):
             sets |= stored
         if reads & self.missing:
             self.missing |= sets
-            return ast.parse("print('Skipped: this cell needs the real model.')")
+            return ast.parse(f"__import__('scratch.notebook').notebook.say_skipped(draws={'viz' in reads})")
         self.missing -= sets
         return cell
 

