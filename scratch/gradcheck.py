@@ -94,7 +94,7 @@ def check_pair(forward, backward, *args, tol=1e-7, seed=0, **options):
     return errors
 
 
-def directional_error(forward, backward, *args, seed=0, h=1e-4, **options):
+def directional_error(forward, backward, *args, seed=0, h=1e-5, **options):
     """Hold a backward against the slope along one random direction: ``⟨upstream, J v⟩ = ⟨Jᵀ upstream, v⟩``.
 
     It takes four forwards whatever the number of parameters, so that it also serves models too large for

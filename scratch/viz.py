@@ -46,19 +46,22 @@ def use_style():
     set_matplotlib_formats("svg", metadata={"Date": None})  # the same figure is the same file
 
 
-def stream_norms(norms, pieces, *, ax=None):
-    """Length of the residual stream by depth, a line for each token, the first one set apart; log scale.
+def stream_norms(norms, pieces, *, marked=(0,), ax=None):
+    """Length of the residual stream by depth, a line for each token, a few of them marked; log scale.
 
-    norms : [L+1, T], as Trace.norms[:, b]; pieces : T strings, the tokens' texts
+    norms : [L+1, T], as Trace.norms[:, b]; pieces : T strings, the tokens' texts; marked : up to two token indices
     """
     fig, ax = _axes(ax)
     depth = np.arange(norms.shape[0])
-    ax.plot(depth, norms[:, 1:], color=OTHER, lw=1, alpha=0.55)
-    ax.plot(depth, np.median(norms[:, 1:], axis=1), color=ATTN, lw=2.2, label=f"median of the other {len(pieces) - 1}")
-    ax.plot(depth, norms[:, 0], color=FFN, lw=2.2, marker="o", ms=3, label=f"first token, “{pieces[0].strip()}”")
+    plain = np.delete(norms, marked, axis=1)
+    ax.plot(depth, plain, color=OTHER, lw=1, alpha=0.55)
+    ax.plot(depth, np.median(plain, axis=1), color=ATTN, lw=2.2, label="median other")
+    for token, colour, marker in zip(marked, (FFN, FIRST), ("o", "s")):
+        label = f"token {token + 1} “{pieces[token].strip()}”"
+        ax.plot(depth, norms[:, token], color=colour, lw=2, marker=marker, ms=3.5, label=label)
     _log_axis(ax)
     ax.set(xlabel="blocks passed", ylabel="length of the stream", xlim=(0, norms.shape[0] - 1))
-    _legend_above(ax)
+    _legend_above(ax, columns=3)
     return fig, ax
 
 
@@ -111,10 +114,11 @@ def attention_maps(maps, pieces, titles, *, columns=3, top=1.0):
     return fig, axes
 
 
-def sink_share(maps, *, ax=None):
+def sink_share(maps, even, *, ax=None):
     """Share of attention that goes to the first token, by block: a dot for each head, a line for their median.
 
-    maps : [L, H, T, T]. The first row of each map is left out: the first token can look only at itself.
+    maps : [L, H, T, T]; even : float, the share that evenly spread attention would give. The first row of each map is
+    left out: the first token can look only at itself.
     """
     fig, ax = _axes(ax)
     share = maps[:, :, 1:, 0].mean(axis=-1)  # [L, H]
@@ -122,10 +126,30 @@ def sink_share(maps, *, ax=None):
     ax.plot(block, share, ls="", marker="o", ms=4, color=OTHER, alpha=0.8)
     ax.plot([], [], ls="", marker="o", ms=4, color=OTHER, label="one head")
     ax.plot(block, np.median(share, axis=1), color=ATTN, lw=2.2, label="median head")
+    ax.axhline(even, color=INK, lw=1.2, ls="--", label="evenly spread")
     _block_axis(ax, block, ylabel="share on the first token", ylim=(0, 1.02))
     ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:.0%}"))
-    _legend_above(ax)
+    _legend_above(ax, columns=3)
     return fig, ax
+
+
+def ablations(values, whole, labels):
+    """What each block's ablation does to two measurements, a row of bars for each; dashed, the whole model.
+
+    values : [L, 2]; whole : two floats; labels : two strings, the measurements with their units
+    """
+    fig, axes = plt.subplots(2, 1, figsize=(5.4, 4.2), sharex=True)
+    block = np.arange(1, len(values) + 1)
+    for ax, column, level, label in zip(axes, values.T, whole, labels):
+        ax.bar(block, column, width=0.75, color=ATTN)
+        ax.axhline(level, color=FFN, lw=1.6, ls="--")
+        _block_axis(ax, block, ylabel=label)
+        ax.grid(axis="x")
+    axes[0].set_xlabel("")
+    axes[1].set_xlabel("block whose feed-forward adds nothing to the first token")
+    axes[1].yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:.0%}"))
+    fig.align_ylabels()
+    return fig, axes
 
 
 def token_bars(rows, pieces, *, ax=None):
@@ -218,8 +242,10 @@ def _log_axis(ax):
     ax.yaxis.set_minor_locator(NullLocator())
 
 
-def _legend_above(ax):
-    ax.legend(loc="lower left", bbox_to_anchor=(-0.02, 0.99), ncols=2, handlelength=1.5)
+def _legend_above(ax, columns=2):
+    # Outside the axes the layout makes room for it above, and leaves their width alone.
+    options = {"handlelength": 1.3, "columnspacing": 1.1, "handletextpad": 0.5, "fontsize": 10}
+    ax.figure.legend(loc="outside upper left", ncols=columns, **options)
 
 
 def _block_axis(ax, block, **settings):

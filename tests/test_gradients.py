@@ -67,10 +67,10 @@ def test_rope(layout):
     assert list(errors) == ["0"]
 
 
-@pytest.mark.parametrize(("H", "K"), [(4, 4), (4, 2), (4, 1), (1, 1)])
+@pytest.mark.parametrize(("H", "K"), [(6, 6), (6, 2), (6, 1), (1, 1)])
 @pytest.mark.parametrize("causal", [True, False])
 def test_attention(H, K, causal):
-    B, T, D, Dh = 2, 5, 6, 4
+    B, T, D, Dh = 4, 5, 7, 8
     weights = [normal(D, H * Dh), normal(D, K * Dh), normal(D, K * Dh), normal(H * Dh, D)]
     biases = [normal(H * Dh), normal(K * Dh), normal(K * Dh), normal(D)]
     pad = np.ones((B, T), dtype=bool)
@@ -109,16 +109,16 @@ STYLES = {
 
 @pytest.mark.parametrize("style", STYLES)
 def test_block_input_and_all_parameters(style):
-    config = Config(vocab_size=11, d_model=6, n_layers=1, n_heads=4, d_head=4, d_ff=7, max_seq=9, **STYLES[style])
+    config = Config(vocab_size=11, d_model=10, n_layers=1, n_heads=6, d_head=8, d_ff=7, max_seq=9, **STYLES[style])
     params = randomized(init_params(config, dtype=np.float64)["blocks"][0])
-    table = rope.rope_table(5, 4) if config.pos == "rope" else None
-    errors = check_pair(*pair(block, "block"), normal(2, 5, 6), params, config, tol=LIMIT, rope=table)
+    table = rope.rope_table(5, 8) if config.pos == "rope" else None
+    errors = check_pair(*pair(block, "block"), normal(4, 5, 10), params, config, tol=LIMIT, rope=table)
     assert len(errors) == 1 + sum(len(leaf) for leaf in params.values())
 
 
 @pytest.mark.parametrize("style", STYLES)
 def test_whole_model(style):
-    config = Config(vocab_size=11, d_model=6, n_layers=2, n_heads=4, d_head=4, d_ff=7, max_seq=9, **STYLES[style])
+    config = Config(vocab_size=11, d_model=6, n_layers=2, n_heads=6, d_head=4, d_ff=7, max_seq=9, **STYLES[style])
     params = randomized(init_params(config, dtype=np.float64))
     ids, targets = rng.integers(0, 11, (2, 5)), rng.integers(0, 11, (2, 5))
     targets[1, 0] = -100
@@ -178,7 +178,7 @@ def _run(prefix):
     elif prefix == "test_rope":
         test_rope("half")
     elif prefix == "test_attention":
-        test_attention(4, 2, True)
+        test_attention(6, 2, True)
     elif prefix == "test_feed_forwards":
         test_feed_forwards("both")
     elif prefix == "test_block":

@@ -68,3 +68,10 @@ def test_the_address_of_the_project_stands_in_one_place():
     name = url.split("://")[1]
     assert TEXTS["_config.yml"].count(name) == 1
     assert [path for path, text in WRITTEN.items() if name in text and path != "_config.yml"] == []
+
+
+@pytest.mark.parametrize("name", [name for name in TEXTS if re.match(r"chapters/.*\.md$", name)])
+def test_code_fits_the_text_column(name):
+    """84 characters, the width that `_static/course.css` makes room for; a cell's metadata is not shown."""
+    cells = re.findall(r"^```\{code-cell\}[^\n]*\n(?:---\n.*?^---\n)?(.*?)^```", TEXTS[name], re.MULTILINE | re.DOTALL)
+    assert [line for cell in cells for line in cell.splitlines() if len(line) > 84] == []
