@@ -112,7 +112,9 @@ def attention_forward(
 
     Book: eq-attention.
     """
-    _check_projections(x, wq, wk, wv, wo, n_heads, n_kv_heads, pad_mask)
+    _check_projections(x, wq, wk, wv, wo, n_heads, n_kv_heads)
+    _check_biases(wq, wk, wo, bq, bk, bv, bo)
+    _check.mask("attention_forward", "pad_mask", pad_mask, x.shape[:2], "[B, T]")
     q, cq = linear_forward(x, wq, bq)  # [B, T, H·Dh]
     k, ck = linear_forward(x, wk, bk)  # [B, T, K·Dh]
     v, cv = linear_forward(x, wv, bv)
@@ -174,7 +176,7 @@ def _check_heads(q, k, v, pad_mask):
     _check.mask("sdpa_forward", "pad_mask", pad_mask, (B, T), "[B, T]")
 
 
-def _check_projections(x, wq, wk, wv, wo, n_heads, n_kv_heads, pad_mask):
+def _check_projections(x, wq, wk, wv, wo, n_heads, n_kv_heads):
     where = "attention_forward"
     _check.array(where, "x", x, ndim=3)
     _check.array(where, "wq", wq, ndim=2)
@@ -187,4 +189,14 @@ def _check_projections(x, wq, wk, wv, wo, n_heads, n_kv_heads, pad_mask):
     _check.shape(where, "wk", wk, (D, n_kv_heads * Dh), "[D, K·Dh]")
     _check.shape(where, "wv", wv, (D, n_kv_heads * Dh), "[D, K·Dh]")
     _check.shape(where, "wo", wo, (n_heads * Dh, wo.shape[-1]), "[H·Dh, D]")
-    _check.mask(where, "pad_mask", pad_mask, x.shape[:2], "[B, T]")
+
+
+def _check_biases(wq, wk, wo, bq, bk, bv, bo):
+    for name, value, w, letters in (
+        ("bq", bq, wq, "[H·Dh]"),
+        ("bk", bk, wk, "[K·Dh]"),
+        ("bv", bv, wk, "[K·Dh]"),
+        ("bo", bo, wo, "[D]"),
+    ):
+        if value is not None:
+            _check.shape("attention_forward", name, value, w.shape[1:], letters)

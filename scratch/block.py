@@ -1,18 +1,18 @@
-"""The pre-norm transformer block: two branches, each of which adds to the residual stream."""
+"""The transformer block: attention and feed-forward, each a branch that adds to the residual stream."""
 
 from scratch.attention import attention_backward, attention_forward, attention_map
 from scratch.ffn import gelu_mlp_backward, gelu_mlp_forward, swiglu_backward, swiglu_forward
-from scratch.ops import layernorm_backward, layernorm_forward, rmsnorm_backward, rmsnorm_forward
+from scratch.norm import layernorm_backward, layernorm_forward, rmsnorm_backward, rmsnorm_forward
 
 
 def block_forward(x, params, config, *, rope=None, pad_mask=None, watch=None):
-    """One block: ``u = x + Attn(Norm(x))``, then ``y = u + FFN(Norm(u))``.
+    """One block, in the form that config.form names: pre-norm, post-norm or parallel.
 
     Parameters
     ----------
     x : float array [B, T, D], the residual stream
     params : dict of the trees "norm1", "attn", "norm2", "ffn"; leaf keys are the forwards' argument names
-    config : model.Config; its norm, eps, ffn, n_heads, n_kv_heads and rope_layout are read
+    config : Config; its form, norm, eps, ffn, n_heads, n_kv_heads, causal and rope_layout are read
     rope : (cos, sin) from `rope_table`, or None for no rotation
     pad_mask : bool array [B, T], optional, True where the token is real
     watch : function, optional; called with the dict attn, ffn (what each branch added, [B, T, D])
@@ -27,8 +27,22 @@ def block_forward(x, params, config, *, rope=None, pad_mask=None, watch=None):
     ------
     ValueError
         If a parameter is missing or a shape does not fit.
+    """
+    forward, backward = _FORMS[config.form]
+    y, cache = forward(x, params, config, rope, pad_mask, watch or (lambda seen: None))
+    return y, (backward, cache)
 
-    Source: Xiong et al. 2020, table 1 (pre-norm). Book: eq-block.
+
+def block_backward(dout, cache):
+    """Gradients of `block_forward`: (dx [B, T, D], a tree like params) from dout [B, T, D]."""
+    backward, inner = cache
+    return backward(dout, inner)
+
+
+def pre_norm_forward(x, params, config, rope, pad_mask, watch):
+    """``u = x + Attn(Norm(x))``, ``y = u + FFN(Norm(u))``; arguments as in `block_forward`.
+
+    Source: Xiong et al. 2020, table 1. Book: eq-block.
     """
     n1, cache_norm1 = norm_forward(x, _tree(params, "norm1"), config)
     a, cache_attn = _attn_forward(n1, _tree(params, "attn"), config, rope, pad_mask)
@@ -36,25 +50,75 @@ def block_forward(x, params, config, *, rope=None, pad_mask=None, watch=None):
     n2, cache_norm2 = norm_forward(u, _tree(params, "norm2"), config)
     f, cache_ffn = _ffn_forward(n2, _tree(params, "ffn"), config)
     y = u + f
-    if watch is not None:
-        watch({"attn": a, "ffn": f, "map": attention_map(cache_attn[0])})
+    watch({"attn": a, "ffn": f, "map": attention_map(cache_attn[-1])})
     return y, (cache_norm1, cache_attn, cache_norm2, cache_ffn)
 
 
-def block_backward(dout, cache):
-    """Gradients of `block_forward`: (dx [B, T, D], a tree like params) from dout [B, T, D].
+def pre_norm_backward(dout, cache):
+    """Gradients of `pre_norm_forward`: (dx, a tree like params).
 
     At each residual add the gradient goes two ways, straight on and through the branch, and the two are summed.
     Book: eq-block-backward.
     """
     cache_norm1, cache_attn, cache_norm2, cache_ffn = cache
-    dn2, dffn = _ffn_backward(dout, cache_ffn)
-    du_branch, dnorm2 = norm_backward(dn2, cache_norm2)
+    dn2, dffn = named_backward(dout, cache_ffn)
+    du_branch, dnorm2 = named_backward(dn2, cache_norm2)
     du = dout + du_branch
-    dn1, dattn = _attn_backward(du, cache_attn)
-    dx_branch, dnorm1 = norm_backward(dn1, cache_norm1)
+    dn1, dattn = named_backward(du, cache_attn)
+    dx_branch, dnorm1 = named_backward(dn1, cache_norm1)
     dx = du + dx_branch
     return dx, {"norm1": dnorm1, "attn": dattn, "norm2": dnorm2, "ffn": dffn}
+
+
+def post_norm_forward(x, params, config, rope, pad_mask, watch):
+    """``u = Norm(x + Attn(x))``, ``y = Norm(u + FFN(u))``: the norm stands on the stream itself.
+
+    Source: Vaswani et al. 2017, section 3.1. Book: eq-post-norm.
+    """
+    a, cache_attn = _attn_forward(x, _tree(params, "attn"), config, rope, pad_mask)
+    u, cache_norm1 = norm_forward(x + a, _tree(params, "norm1"), config)
+    f, cache_ffn = _ffn_forward(u, _tree(params, "ffn"), config)
+    y, cache_norm2 = norm_forward(u + f, _tree(params, "norm2"), config)
+    watch({"attn": a, "ffn": f, "map": attention_map(cache_attn[-1])})
+    return y, (cache_attn, cache_norm1, cache_ffn, cache_norm2)
+
+
+def post_norm_backward(dout, cache):
+    """Gradients of `post_norm_forward`: (dx, a tree like params)."""
+    cache_attn, cache_norm1, cache_ffn, cache_norm2 = cache
+    dsum2, dnorm2 = named_backward(dout, cache_norm2)
+    du_branch, dffn = named_backward(dsum2, cache_ffn)
+    dsum1, dnorm1 = named_backward(dsum2 + du_branch, cache_norm1)
+    dx_branch, dattn = named_backward(dsum1, cache_attn)
+    return dsum1 + dx_branch, {"norm1": dnorm1, "attn": dattn, "norm2": dnorm2, "ffn": dffn}
+
+
+def parallel_forward(x, params, config, rope, pad_mask, watch):
+    """``y = x + Attn(Norm(x)) + FFN(Norm(x))``: both branches read the same normalized copy.
+
+    Source: Chowdhery et al. 2022 (PaLM), section 2. Book: eq-parallel.
+    """
+    n, cache_norm = norm_forward(x, _tree(params, "norm1"), config)
+    a, cache_attn = _attn_forward(n, _tree(params, "attn"), config, rope, pad_mask)
+    f, cache_ffn = _ffn_forward(n, _tree(params, "ffn"), config)
+    watch({"attn": a, "ffn": f, "map": attention_map(cache_attn[-1])})
+    return x + a + f, (cache_norm, cache_attn, cache_ffn)
+
+
+def parallel_backward(dout, cache):
+    """Gradients of `parallel_forward`: (dx, a tree like params)."""
+    cache_norm, cache_attn, cache_ffn = cache
+    dn, dattn = named_backward(dout, cache_attn)
+    dn_ffn, dffn = named_backward(dout, cache_ffn)
+    dx_branch, dnorm = named_backward(dn + dn_ffn, cache_norm)
+    return dout + dx_branch, {"norm1": dnorm, "attn": dattn, "ffn": dffn}
+
+
+_FORMS = {
+    "pre-norm": (pre_norm_forward, pre_norm_backward),
+    "post-norm": (post_norm_forward, post_norm_backward),
+    "parallel": (parallel_forward, parallel_backward),
+}
 
 
 def norm_forward(x, params, config):
@@ -68,13 +132,6 @@ def norm_forward(x, params, config):
     return out, (layernorm_backward, names, cache)
 
 
-def norm_backward(dout, cache):
-    """Gradients of `norm_forward`: (dx [..., D], a tree like params) from dout [..., D]."""
-    backward, names, inner = cache
-    dx, *grads = backward(dout, inner)
-    return dx, dict(zip(names, grads, strict=True))
-
-
 def _attn_forward(x, params, config, rope, pad_mask):
     weights, biases = ("wq", "wk", "wv", "wo"), ("bq", "bk", "bv", "bo")
     out, cache = attention_forward(
@@ -85,15 +142,10 @@ def _attn_forward(x, params, config, rope, pad_mask):
         n_kv_heads=config.n_kv_heads,
         rope=rope,
         layout=config.rope_layout,
+        causal=config.causal,
         pad_mask=pad_mask,
     )
-    return out, (cache, weights + _given(params, biases))
-
-
-def _attn_backward(dout, cache):
-    inner, names = cache
-    dx, *grads = attention_backward(dout, inner)
-    return dx, dict(zip(names, grads, strict=True))
+    return out, (attention_backward, weights + _given(params, biases), cache)
 
 
 def _ffn_forward(x, params, config):
@@ -106,7 +158,11 @@ def _ffn_forward(x, params, config):
     return out, (gelu_mlp_backward, _given(params, ("w1", "b1", "w2", "b2")), cache)
 
 
-_ffn_backward = norm_backward  # the same shape of work: call the kept backward, name what it returns
+def named_backward(dout, cache):
+    """Backward of a norm, an attention or a feed-forward: (dx [..., D], its gradients by name)."""
+    backward, names, inner = cache
+    dx, *grads = backward(dout, inner)
+    return dx, dict(zip(names, grads, strict=True))
 
 
 def _given(params, names):

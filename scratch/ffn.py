@@ -1,5 +1,6 @@
 """The feed-forward half of a block: each position alone, through a wider hidden layer and back."""
 
+from scratch import _check
 from scratch.ops import gelu_backward, gelu_forward, linear_backward, linear_forward, silu_backward, silu_forward
 
 
@@ -24,10 +25,9 @@ def swiglu_forward(x, wg, wu, wd):
 
     Source: Shazeer 2020, eq. 6. Book: eq-swiglu.
     """
+    _check_widths("swiglu_forward", x, {"wg": wg, "wu": wu}, {"wd": wd})
     gate, cg = linear_forward(x, wg)  # [..., F]
     up, cu = linear_forward(x, wu)  # [..., F]
-    if gate.shape != up.shape:
-        raise ValueError(f"swiglu_forward: wu has shape {wu.shape}, expected {wg.shape} = wg's [D, F]")
     act, cs = silu_forward(gate)
     out, cd = linear_forward(act * up, wd)  # [..., D]
     return out, (cg, cu, cs, cd, act, up)
@@ -65,6 +65,7 @@ def gelu_mlp_forward(x, w1, b1, w2, b2):
 
     Source: Radford et al. 2019 (GPT-2). Book: eq-gelu-mlp.
     """
+    _check_widths("gelu_mlp_forward", x, {"w1": w1, "b1": b1}, {"w2": w2, "b2": b2})
     hidden, c1 = linear_forward(x, w1, b1)  # [..., F]
     act, cg = gelu_forward(hidden)
     out, c2 = linear_forward(act, w2, b2)  # [..., D]
@@ -77,3 +78,18 @@ def gelu_mlp_backward(dout, cache):
     dact, dw2, *db2 = linear_backward(dout, c2)
     dx, dw1, *db1 = linear_backward(gelu_backward(dact, cg), c1)
     return dx, dw1, *db1, dw2, *db2
+
+
+def _check_widths(where, x, into, out):
+    """Every matrix of `into` is [D, F] and of `out` [F, D'], every bias as long as its matrix is wide."""
+    _check.array(where, "x", x)
+    first, last = next(iter(into)), next(iter(out))
+    _check.array(where, first, into[first], ndim=2)
+    _check.array(where, last, out[last], ndim=2)
+    D, F, width = x.shape[-1], into[first].shape[1], out[last].shape[1]
+    for names, shape, letters in ((into, (D, F), "[D, F]"), (out, (F, width), "[F, D]")):
+        for name, value in names.items():
+            if name.startswith("w"):
+                _check.shape(where, name, value, shape, letters)
+            elif value is not None:
+                _check.shape(where, name, value, shape[1:], f"[{letters[-2]}]")

@@ -1,149 +1,34 @@
-"""The whole decoder: its configuration, its parameters, the stack of blocks, the head and the loss."""
+"""The whole decoder: parameters, the stack of blocks, the head and the loss."""
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from scratch import _check
-from scratch.block import block_backward, block_forward, norm_backward, norm_forward
-from scratch.ops import (
+from scratch.block import block_backward, block_forward, named_backward, norm_forward
+from scratch.config import PRESETS, Config, param_shapes
+from scratch.loss import (
+    chunked_cross_entropy_backward,
+    chunked_cross_entropy_forward,
     cross_entropy_backward,
     cross_entropy_forward,
-    embedding_backward,
-    embedding_forward,
-    linear_backward,
-    linear_forward,
 )
-from scratch.rope import LAYOUTS, rope_table
+from scratch.ops import embedding_backward, embedding_forward, linear_backward, linear_forward
+from scratch.rope import rope_table
 
-
-@dataclass(frozen=True, kw_only=True)
-class Config:
-    """Everything that decides a model's shapes and wiring; the defaults are a tiny model in Llama's style.
-
-    Parameters
-    ----------
-    vocab_size, d_model, n_layers, n_heads, d_ff, max_seq : int; V, D, L, H, F and the longest sequence
-    n_kv_heads : int, K; the query heads' number if left out (MHA)
-    d_head : int, width of a head; `head_dim` gives D / H where it is left out
-    norm : "rmsnorm" or "layernorm"
-    ffn : "swiglu" or "gelu"
-    pos : "rope" (inside attention) or "learned" (a table added to the embedding)
-    tied : bool, the head reads the embedding table
-    bias : bool, biases in attention's projections and in the GELU MLP
-    eps : float, inside the norms
-    rope_base : float; rope_layout : "interleaved" or "half"
-
-    Raises
-    ------
-    ValueError
-        If a number is not positive, heads do not divide, or a choice is unknown.
-    """
-
-    vocab_size: int = 256
-    d_model: int = 64
-    n_layers: int = 2
-    n_heads: int = 4
-    n_kv_heads: int | None = None
-    d_ff: int = 172
-    max_seq: int = 128
-    d_head: int | None = None
-    norm: str = "rmsnorm"
-    ffn: str = "swiglu"
-    pos: str = "rope"
-    tied: bool = True
-    bias: bool = False
-    eps: float = 1e-5
-    rope_base: float = 10000.0
-    rope_layout: str = "interleaved"
-
-    def __post_init__(self):
-        if self.n_kv_heads is None:
-            object.__setattr__(self, "n_kv_heads", self.n_heads)
-        for name in ("vocab_size", "d_model", "n_layers", "n_heads", "n_kv_heads", "d_ff", "max_seq"):
-            value = getattr(self, name)
-            if not isinstance(value, int | np.integer) or value < (0 if name == "n_layers" else 1):
-                raise ValueError(f"Config: {name}={value!r}, expected a positive integer")
-        if self.n_heads % self.n_kv_heads:
-            raise ValueError(f"Config: n_heads={self.n_heads} is not divisible by n_kv_heads={self.n_kv_heads}")
-        if self.d_head is None and self.d_model % self.n_heads:
-            raise ValueError(f"Config: d_model={self.d_model} is not divisible by n_heads={self.n_heads}; set d_head")
-        _check.choice("Config", "norm", self.norm, ("rmsnorm", "layernorm"))
-        _check.choice("Config", "ffn", self.ffn, ("swiglu", "gelu"))
-        _check.choice("Config", "pos", self.pos, ("rope", "learned"))
-        _check.choice("Config", "rope_layout", self.rope_layout, LAYOUTS)
-        if self.pos == "rope" and self.head_dim % 2:
-            raise ValueError(f"Config: RoPE needs an even head width, got {self.head_dim}")
-
-    @property
-    def head_dim(self):
-        """Dh, the width of one head."""
-        return self.d_model // self.n_heads if self.d_head is None else self.d_head
-
-
-PRESETS = {
-    "tiny": Config(),
-    "gpt2-small": Config(
-        vocab_size=50257,
-        d_model=768,
-        n_layers=12,
-        n_heads=12,
-        d_ff=3072,
-        max_seq=1024,
-        norm="layernorm",
-        ffn="gelu",
-        pos="learned",
-        bias=True,
-    ),
-    "smollm2-135m": Config(
-        vocab_size=49152,
-        d_model=576,
-        n_layers=30,
-        n_heads=9,
-        n_kv_heads=3,
-        d_ff=1536,
-        max_seq=8192,
-        rope_base=100000.0,
-    ),
-    "llama2-7b": Config(vocab_size=32000, d_model=4096, n_layers=32, n_heads=32, d_ff=11008, max_seq=4096, tied=False),
-    "llama3-8b": Config(
-        vocab_size=128256,
-        d_model=4096,
-        n_layers=32,
-        n_heads=32,
-        n_kv_heads=8,
-        d_ff=14336,
-        max_seq=8192,
-        tied=False,
-        rope_base=500000.0,
-    ),
-}
-"""Configurations of published models, by name."""
-
-
-def param_shapes(config):
-    """The tree of `init_params` with a shape tuple at each leaf. Book: eq-params."""
-    D, F, V = config.d_model, config.d_ff, config.vocab_size
-    q, kv = config.n_heads * config.head_dim, config.n_kv_heads * config.head_dim
-    norm = {"g": (D,)} if config.norm == "rmsnorm" else {"g": (D,), "b": (D,)}
-    attn = {"wq": (D, q), "wk": (D, kv), "wv": (D, kv), "wo": (q, D)}
-    if config.bias:
-        attn |= {"bq": (q,), "bk": (kv,), "bv": (kv,), "bo": (D,)}
-    if config.ffn == "swiglu":
-        ffn = {"wg": (D, F), "wu": (D, F), "wd": (F, D)}
-    elif config.bias:
-        ffn = {"w1": (D, F), "b1": (F,), "w2": (F, D), "b2": (D,)}
-    else:
-        ffn = {"w1": (D, F), "w2": (F, D)}
-    block = {"norm1": norm, "attn": attn, "norm2": norm, "ffn": ffn}
-    shapes = {"embed": {"table": (V, D)}}
-    if config.pos == "learned":
-        shapes["pos"] = {"table": (config.max_seq, D)}
-    shapes |= {"blocks": [block] * config.n_layers, "norm": norm}
-    if not config.tied:
-        shapes["head"] = {"w": (D, V)}
-    return shapes
+__all__ = [
+    "PRESETS",
+    "Config",
+    "head_weight",
+    "init_params",
+    "loss_backward",
+    "loss_forward",
+    "model_backward",
+    "model_forward",
+    "param_shapes",
+    "stack_backward",
+    "stack_forward",
+]
 
 
 def init_params(config, seed=0, dtype=np.float32):
@@ -162,19 +47,67 @@ def init_params(config, seed=0, dtype=np.float32):
         scale = into_stream if name in ("wo", "wd", "w2") else 0.02
         return (scale * rng.standard_normal(shape)).astype(dtype)
 
-    return _map_leaves(leaf, param_shapes(config))
+    return map_leaves(leaf, param_shapes(config))
 
 
-def _map_leaves(function, tree, name=None):
+def map_leaves(function, tree, name=None):
+    """The same tree with function(key, leaf) at each leaf, a leaf being what is neither dict nor list."""
     if isinstance(tree, dict):
-        return {key: _map_leaves(function, value, key) for key, value in tree.items()}
+        return {key: map_leaves(function, value, key) for key, value in tree.items()}
     if isinstance(tree, list):
-        return [_map_leaves(function, value, name) for value in tree]
+        return [map_leaves(function, value, name) for value in tree]
     return function(name, tree)
 
 
+def stack_forward(ids, params, config, *, pad_mask=None, keep_cache=True, watch=None):
+    """Token ids in, normalized stream out: embedding, L blocks, final norm.
+
+    Arguments as in `model_forward`. Returns (h [B, T, D], cache for `stack_backward`). Book: eq-stack.
+    """
+    _check_call(ids, params, config)
+    x, cache_embed = embedding_forward(ids, params["embed"]["table"])  # [B, T, D]
+    T, rope, cache_pos, cache_norm = ids.shape[1], None, None, None
+    if config.pos == "learned":
+        position, cache_pos = embedding_forward(np.arange(T), params["pos"]["table"])  # [T, D]
+        x = x + position
+    else:
+        rope = rope_table(T, config.head_dim, config.rope_base)
+    caches = []
+    for layer, block in enumerate(params["blocks"]):
+        inside = {}
+        options = {"rope": rope, "pad_mask": pad_mask, "watch": inside.update if watch else None}
+        y, cache = block_forward(x, block, config, **options)
+        if watch is not None:
+            watch(layer, x, y, inside)
+        x = y
+        caches.append(cache if keep_cache else None)
+    if config.form != "post-norm":
+        x, cache_norm = norm_forward(x, params["norm"], config)
+    return x, (cache_embed, cache_pos, caches, cache_norm) if keep_cache else None
+
+
+def stack_backward(dh, cache, *, watch=None):
+    """Gradients of `stack_forward`: a tree like params without the head, from dh [B, T, D].
+
+    watch as in `model_backward`.
+    """
+    cache_embed, cache_pos, caches, cache_norm = cache
+    grads = {"embed": {}, "blocks": [None] * len(caches)}
+    dx = dh
+    if cache_norm is not None:
+        dx, grads["norm"] = named_backward(dx, cache_norm)
+    for layer in reversed(range(len(caches))):
+        dx, grads["blocks"][layer] = block_backward(dx, caches[layer])
+        if watch is not None:
+            watch(layer, dx)
+    grads["embed"]["table"] = embedding_backward(dx, cache_embed)
+    if cache_pos is not None:
+        grads["pos"] = {"table": embedding_backward(dx.sum(axis=0), cache_pos)}
+    return grads
+
+
 def model_forward(ids, params, config, *, pad_mask=None, keep_cache=True, watch=None):
-    """Token ids in, logits for the next token out: embedding, L blocks, final norm, head.
+    """Token ids in, logits for the next token out: the stack, then the head.
 
     Parameters
     ----------
@@ -196,29 +129,11 @@ def model_forward(ids, params, config, *, pad_mask=None, keep_cache=True, watch=
     ValueError
         If an id is outside the vocabulary, the sequence is too long, or a shape does not fit.
 
-    Book: eq-stack.
+    Book: eq-head.
     """
-    _check_call(ids, params, config)
-    x, cache_embed = embedding_forward(ids, params["embed"]["table"])  # [B, T, D]
-    T, rope, cache_pos = ids.shape[1], None, None
-    if config.pos == "learned":
-        position, cache_pos = embedding_forward(np.arange(T), params["pos"]["table"])  # [T, D]
-        x = x + position
-    else:
-        rope = rope_table(T, config.head_dim, config.rope_base)
-    caches = []
-    for layer, block in enumerate(params["blocks"]):
-        inside = {}
-        y, cache = block_forward(
-            x, block, config, rope=rope, pad_mask=pad_mask, watch=None if watch is None else inside.update
-        )
-        if watch is not None:
-            watch(layer, x, y, inside)
-        x = y
-        caches.append(cache if keep_cache else None)
-    h, cache_norm = norm_forward(x, params["norm"], config)  # [B, T, D]
+    h, cache_stack = stack_forward(ids, params, config, pad_mask=pad_mask, keep_cache=keep_cache, watch=watch)
     logits, cache_head = linear_forward(h, head_weight(params, config))  # [B, T, V]
-    return logits, (cache_embed, cache_pos, caches, cache_norm, cache_head, config.tied) if keep_cache else None
+    return logits, (cache_stack, cache_head, config.tied) if keep_cache else None
 
 
 def model_backward(dout, cache, *, watch=None):
@@ -227,40 +142,44 @@ def model_backward(dout, cache, *, watch=None):
     A tied table gets two gradients, from the head and from the lookup. watch(layer, dx), if given, is called with
     the gradient [B, T, D] of each block's input. Book: eq-tied-gradient.
     """
-    cache_embed, cache_pos, caches, cache_norm, cache_head, tied = cache
+    cache_stack, cache_head, tied = cache
     dh, dhead = linear_backward(dout, cache_head)
-    dx, dnorm = norm_backward(dh, cache_norm)
-    dblocks = [None] * len(caches)
-    for layer in reversed(range(len(caches))):
-        dx, dblocks[layer] = block_backward(dx, caches[layer])
-        if watch is not None:
-            watch(layer, dx)
-    dtable = embedding_backward(dx, cache_embed)
-    grads = {"embed": {"table": dtable}, "blocks": dblocks, "norm": dnorm}
-    if cache_pos is not None:
-        grads["pos"] = {"table": embedding_backward(dx.sum(axis=0), cache_pos)}
+    return _with_head(stack_backward(dh, cache_stack, watch=watch), dhead, tied)
+
+
+def _with_head(grads, dhead, tied):
     if tied:
-        dtable += dhead.T
+        grads["embed"]["table"] += dhead.T
     else:
         grads["head"] = {"w": dhead}
     return grads
 
 
-def loss_forward(ids, targets, params, config, *, pad_mask=None, ignore_index=-100):
+def loss_forward(ids, targets, params, config, *, pad_mask=None, ignore_index=-100, chunk=None):
     """Mean cross-entropy of the model's logits at each position against `targets` [B, T].
 
-    ids, params, config, pad_mask as in `model_forward`; ignore_index as in `cross_entropy_forward`.
+    ids, params, config, pad_mask as in `model_forward`; ignore_index as in `cross_entropy_forward`. With a `chunk`,
+    no more than that many rows of logits exist at a time: the same numbers in less memory.
     Returns (loss in nats, cache for `loss_backward`). Book: eq-loss.
     """
-    logits, cache_model = model_forward(ids, params, config, pad_mask=pad_mask)
+    h, cache_stack = stack_forward(ids, params, config, pad_mask=pad_mask)
+    w = head_weight(params, config)
+    if chunk is not None:
+        loss, cache_loss = chunked_cross_entropy_forward(h, w, targets, ignore_index, chunk)
+        return loss, (cache_stack, None, cache_loss, config.tied)
+    logits, cache_head = linear_forward(h, w)
     loss, cache_loss = cross_entropy_forward(logits, targets, ignore_index)
-    return loss, (cache_model, cache_loss)
+    return loss, (cache_stack, cache_head, cache_loss, config.tied)
 
 
 def loss_backward(dloss, cache, *, watch=None):
     """Gradients of `loss_forward`: a tree like params; dloss is 1.0 to begin with. watch as in `model_backward`."""
-    cache_model, cache_loss = cache
-    return model_backward(cross_entropy_backward(dloss, cache_loss), cache_model, watch=watch)
+    cache_stack, cache_head, cache_loss, tied = cache
+    if cache_head is None:
+        dh, dhead = chunked_cross_entropy_backward(dloss, cache_loss)
+    else:
+        dh, dhead = linear_backward(cross_entropy_backward(dloss, cache_loss), cache_head)
+    return _with_head(stack_backward(dh, cache_stack, watch=watch), dhead, tied)
 
 
 def head_weight(params, config):
@@ -269,8 +188,7 @@ def head_weight(params, config):
 
 
 def _check_call(ids, params, config):
-    needed = ["embed", "blocks", "norm"] + ["pos"] * (config.pos == "learned") + ["head"] * (not config.tied)
-    for name in needed:
+    for name in param_shapes(config):
         if name not in params:
             raise ValueError(f"model_forward: params has no {name!r}, only {', '.join(map(repr, params))}")
     if len(params["blocks"]) != config.n_layers:

@@ -6,6 +6,36 @@ import numpy as np
 
 from scratch import _check
 
+# The norms and the losses have modules of their own; here all operations can be had from one place.
+from scratch.loss import (
+    chunked_cross_entropy_backward,
+    chunked_cross_entropy_forward,
+    cross_entropy_backward,
+    cross_entropy_forward,
+)
+from scratch.norm import layernorm_backward, layernorm_forward, rmsnorm_backward, rmsnorm_forward
+
+__all__ = [
+    "chunked_cross_entropy_backward",
+    "chunked_cross_entropy_forward",
+    "cross_entropy_backward",
+    "cross_entropy_forward",
+    "embedding_backward",
+    "embedding_forward",
+    "gelu_backward",
+    "gelu_forward",
+    "layernorm_backward",
+    "layernorm_forward",
+    "linear_backward",
+    "linear_forward",
+    "rmsnorm_backward",
+    "rmsnorm_forward",
+    "silu_backward",
+    "silu_forward",
+    "softmax_backward",
+    "softmax_forward",
+]
+
 
 def linear_forward(x, w, b=None):
     """Project each row: ``out = x @ w + b``.
@@ -140,99 +170,6 @@ def gelu_backward(dout, cache):
     return dout * (s + slope)
 
 
-def rmsnorm_forward(x, g, eps=1e-5):
-    """Give every row root-mean-square 1, then scale each feature by its gain.
-
-    ``out = g ⊙ x · r`` with ``r = (mean(x²) + eps)^(−1/2)``, one r for each row.
-
-    Parameters
-    ----------
-    x : float array [..., D]
-    g : float array [D], the gain
-    eps : float, added to the mean square, inside the root
-
-    Returns
-    -------
-    out : [..., D], in x's dtype
-    cache : for `rmsnorm_backward`
-
-    Source: Zhang & Sennrich 2019, eq. 4. Book: eq-rmsnorm.
-    """
-    _check.array("rmsnorm_forward", "x", x)
-    _check.shape("rmsnorm_forward", "g", g, x.shape[-1:], "[D]")
-    r = _inverse_root(np.vecdot(x, x), x.shape[-1], eps)  # [..., 1]
-    out = x * r
-    out *= g
-    return out, (x, g, r)
-
-
-def rmsnorm_backward(dout, cache):
-    """Gradients of `rmsnorm_forward`: (dx [..., D], dg [D]) from dout [..., D].
-
-    With ``z̄ = g ⊙ dout`` and ``c = Σᵢ z̄ᵢ xᵢ``: ``dx = r z̄ − x r³ c / D`` and ``dg = Σ dout ⊙ x r``.
-    Book: eq-rmsnorm-backward.
-    """
-    x, g, r = cache
-    _check.shape("rmsnorm_backward", "dout", dout, x.shape, "[..., D]")
-    dz = dout * g  # [..., D], gradient of z = x r
-    c = np.vecdot(dz, x)[..., None]  # [..., 1]
-    dx = dz * r - x * (r * r * r * c / x.shape[-1])
-    dg = (dout * (x * r)).reshape(-1, x.shape[-1]).sum(axis=0)
-    return dx, dg
-
-
-def layernorm_forward(x, g, b, eps=1e-5):
-    """Give every row mean 0 and standard deviation 1, then scale and shift each feature.
-
-    ``out = g ⊙ (x − μ) / √(σ² + eps) + b``, with the row's own mean μ and (population) variance σ².
-
-    Parameters
-    ----------
-    x : float array [..., D]
-    g, b : float arrays [D], gain and bias
-    eps : float, added to the variance, inside the root
-
-    Returns
-    -------
-    out : [..., D], in x's dtype
-    cache : for `layernorm_backward`
-
-    Source: Ba, Kiros & Hinton 2016, eq. 4. Book: eq-layernorm.
-    """
-    _check.array("layernorm_forward", "x", x)
-    _check.shape("layernorm_forward", "g", g, x.shape[-1:], "[D]")
-    _check.shape("layernorm_forward", "b", b, x.shape[-1:], "[D]")
-    z = x - x.mean(axis=-1, keepdims=True)  # [..., D]
-    r = _inverse_root(np.vecdot(z, z), x.shape[-1], eps)  # [..., 1]
-    z *= r
-    out = z * g
-    out += b
-    return out, (z, g, r)
-
-
-def layernorm_backward(dout, cache):
-    """Gradients of `layernorm_forward`: (dx [..., D], dg [D], db [D]) from dout [..., D].
-
-    With ``z = (x − μ) r`` and ``z̄ = g ⊙ dout``: ``dx = r (z̄ − mean(z̄) − z mean(z̄ ⊙ z))``.
-    Book: eq-layernorm-backward.
-    """
-    z, g, r = cache
-    _check.shape("layernorm_backward", "dout", dout, z.shape, "[..., D]")
-    D = z.shape[-1]
-    dz = dout * g  # [..., D]
-    dx = dz - dz.mean(axis=-1, keepdims=True)
-    dx -= z * (np.vecdot(dz, z)[..., None] / D)
-    dx *= r
-    dg = (dout * z).reshape(-1, D).sum(axis=0)
-    db = dout.reshape(-1, D).sum(axis=0)
-    return dx, dg, db
-
-
-def _inverse_root(sum_of_squares, width, eps):
-    mean_square = sum_of_squares[..., None] / width
-    return 1 / np.sqrt(mean_square + eps)
-
-
 def embedding_forward(ids, table):
     """Look up one row of `table` for each id.
 
@@ -265,59 +202,3 @@ def embedding_backward(dout, cache):
     dtable = np.zeros(shape, dtype=dout.dtype)
     np.add.at(dtable, ids.reshape(-1), dout.reshape(-1, shape[1]))
     return dtable
-
-
-def cross_entropy_forward(logits, targets, ignore_index=-100):
-    """Mean negative log-probability of the targets: ``mean(log Σ exp(logits) − logits[target])``.
-
-    Parameters
-    ----------
-    logits : float array [..., V]
-    targets : integer array [...], each in [0, V), or `ignore_index` for a position that does not count
-    ignore_index : int
-
-    Returns
-    -------
-    loss : scalar in logits' dtype, in nats; 0 when no target counts
-    cache : for `cross_entropy_backward`
-
-    Raises
-    ------
-    ValueError
-        If targets do not have logits' leading shape, or one is outside the vocabulary.
-
-    Book: eq-cross-entropy.
-    """
-    _check.array("cross_entropy_forward", "logits", logits)
-    V = logits.shape[-1]
-    _check.ids("cross_entropy_forward", "targets", targets, V, ignore_index)
-    if targets.shape != logits.shape[:-1]:
-        raise ValueError(f"cross_entropy_forward: targets has shape {targets.shape}, expected {logits.shape[:-1]}")
-    rows, flat = logits.reshape(-1, V), targets.reshape(-1)  # [N, V], [N]
-    keep = np.flatnonzero(flat != ignore_index)
-    if keep.size < flat.size:
-        rows = rows[keep]
-    with np.errstate(over="ignore"):  # as in softmax_forward
-        z = rows - rows.max(axis=-1, keepdims=True)  # [kept, V]
-    of_target = z[np.arange(keep.size), flat[keep]]
-    p = np.exp(z, out=z)
-    total = p.sum(axis=-1, keepdims=True)
-    p /= total
-    loss = (np.log(total[:, 0]) - of_target).mean() if keep.size else logits.dtype.type(0)
-    return loss, (p, flat, keep, logits.shape)
-
-
-def cross_entropy_backward(dout, cache):
-    """Gradient of `cross_entropy_forward`: ``dlogits = dout · (softmax − onehot) / kept``, 0 where ignored.
-
-    dout is the scalar gradient of the loss, 1.0 to begin a backward pass. Returns dlogits [..., V].
-    """
-    p, flat, keep, shape = cache
-    drows = p.copy()  # [kept, V]
-    drows[np.arange(keep.size), flat[keep]] -= 1
-    drows *= p.dtype.type(dout) / max(keep.size, 1)
-    if keep.size == flat.size:
-        return drows.reshape(shape)
-    dlogits = np.zeros((flat.size, shape[-1]), dtype=p.dtype)
-    dlogits[keep] = drows
-    return dlogits.reshape(shape)

@@ -86,7 +86,7 @@ def rope_backward(dout, cache):
 def _rotate(x, cos, sin, layout):
     first, second = _pairs(x.shape[-1], layout)
     a, b = x[..., first], x[..., second]  # [..., T, Dh/2], views
-    out = np.empty(x.shape, dtype=x.dtype)
+    out = np.empty_like(x)
     out[..., first] = a * cos - b * sin
     out[..., second] = a * sin + b * cos
     return out

@@ -54,8 +54,9 @@ def logit_lens(stream, params, config):
 
     stream is [..., D]. Returns logits [..., V]. Source: nostalgebraist 2020.
     """
-    h, _ = norm_forward(stream, params["norm"], config)
-    return h @ head_weight(params, config)
+    if config.form != "post-norm":
+        stream, _ = norm_forward(stream, params["norm"], config)
+    return stream @ head_weight(params, config)
 
 
 def gradient_norms(ids, targets, params, config):

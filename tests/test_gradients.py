@@ -6,7 +6,7 @@ import inspect
 import numpy as np
 import pytest
 
-from scratch import attention, block, ffn, model, ops, rope
+from scratch import attention, block, ffn, loss, model, norm, ops, rope
 from scratch.gradcheck import GradientError, check_pair, directional_error, numerical_gradient, relative_error
 from scratch.model import Config, init_params
 
@@ -59,6 +59,14 @@ def test_cross_entropy(ignored):
     check_pair(*pair(ops, "cross_entropy"), normal(2, 3, 7), targets, tol=LIMIT)
 
 
+@pytest.mark.parametrize("chunk", [1, 4, 100])
+def test_chunked_cross_entropy(chunk):
+    targets = rng.integers(0, 7, (2, 5))
+    targets[0, 1] = -100
+    forward = lambda h, w: ops.chunked_cross_entropy_forward(h, w, targets, chunk=chunk)  # noqa: E731
+    check_pair(forward, ops.chunked_cross_entropy_backward, normal(2, 5, 3), normal(3, 7), tol=LIMIT)
+
+
 @pytest.mark.parametrize("layout", rope.LAYOUTS)
 def test_rope(layout):
     cos, sin = rope.rope_table(9, 6)
@@ -104,6 +112,10 @@ STYLES = {
     "llama-untied": {"n_kv_heads": 2, "tied": False},
     "gpt2": GPT2,
     "gpt2-no-bias": GPT2 | {"bias": False},
+    "post-norm": {"form": "post-norm", "n_kv_heads": 2},
+    "post-norm-gpt": GPT2 | {"form": "post-norm"},
+    "parallel": {"form": "parallel", "n_kv_heads": 2, "tied": False},
+    "encoder": {"causal": False},
 }
 
 
@@ -128,14 +140,14 @@ def test_whole_model(style):
 
 # One term deleted from a backward, or one slip made in it: module, what stands there, what is put, the test to fail.
 MUTANTS = [
-    ("ops", "dx = dz * r - x * (r * r * r * c / x.shape[-1])", "dx = dz * r", "test_linear_and_norms"),
-    ("ops", "dx -= z * (np.vecdot(dz, z)[..., None] / D)", "pass", "test_linear_and_norms"),
-    ("ops", "dx = dz - dz.mean(axis=-1, keepdims=True)", "dx = dz.copy()", "test_linear_and_norms"),
+    ("norm", "dx = dz * r - x * (r * r * r * c / x.shape[-1])", "dx = dz * r", "test_linear_and_norms"),
+    ("norm", "dx -= z * (np.vecdot(dz, z)[..., None] / D)", "pass", "test_linear_and_norms"),
+    ("norm", "dx = dz - dz.mean(axis=-1, keepdims=True)", "dx = dz.copy()", "test_linear_and_norms"),
     ("ops", "dx = dout - np.vecdot(dout, p)[..., None]", "dx = dout.copy()", "test_elementwise_and_softmax"),
     ("ops", "return dout * (s * (1 + x * (1 - s)))", "return dout * s", "test_elementwise_and_softmax"),
     ("ops", "return dout * (s + slope)", "return dout * s", "test_elementwise_and_softmax"),
     ("ops", "np.add.at(dtable, ids.reshape(-1), dout", "dtable.__setitem__(ids.reshape(-1), dout", "test_embedding"),
-    ("ops", "drows[np.arange(keep.size), flat[keep]] -= 1", "pass", "test_cross_entropy"),
+    ("loss", "drows[np.arange(keep.size), flat[keep]] -= 1", "pass", "test_cross_entropy"),
     ("rope", "return _rotate(dout, cos, -sin, layout)", "return _rotate(dout, cos, sin, layout)", "test_rope"),
     ("attention", "    dx += dx_k\n", "", "test_attention"),
     ("attention", "    dx += dx_v\n", "", "test_attention"),
@@ -144,7 +156,12 @@ MUTANTS = [
     ("ffn", "silu_backward(dhidden * up, cs)", "silu_backward(dhidden, cs)", "test_feed_forwards"),
     ("block", "du = dout + du_branch", "du = du_branch", "test_block"),
     ("block", "dx = du + dx_branch", "dx = du", "test_block"),
-    ("model", "        dtable += dhead.T\n", "        pass\n", "test_whole_model"),
+    ("block", "named_backward(dsum2 + du_branch, cache_norm1)", "named_backward(dsum2, cache_norm1)", "test_block"),
+    ("block", "return dsum1 + dx_branch", "return dsum1", "test_block"),
+    ("block", "named_backward(dn + dn_ffn, cache_norm)", "named_backward(dn, cache_norm)", "test_block"),
+    ("loss", "dw += here.T @ dlogits", "dw[...] = here.T @ dlogits", "test_chunked"),
+    ("loss", "cross_entropy_backward(dout * share, inner)", "cross_entropy_backward(dout, inner)", "test_chunked"),
+    ("model", '        grads["embed"]["table"] += dhead.T\n', "        pass\n", "test_whole_model"),
     ("model", "dx.sum(axis=0), cache_pos", "dx[0], cache_pos", "test_whole_model"),
 ]
 
@@ -156,7 +173,7 @@ def test_a_deleted_term_is_caught(name, term, put, test, monkeypatch):
     assert source.count(term) == 1
     broken = {"__name__": module.__name__}
     exec(compile(source.replace(term, put), module.__file__, "exec"), broken)
-    for importer in (ops, rope, attention, ffn, block, model):
+    for importer in (loss, norm, ops, rope, attention, ffn, block, model):
         for attribute, value in vars(importer).copy().items():
             if inspect.isfunction(value) and value.__module__ == module.__name__ and attribute in broken:
                 monkeypatch.setattr(importer, attribute, broken[attribute])
@@ -181,8 +198,11 @@ def _run(prefix):
         test_attention(6, 2, True)
     elif prefix == "test_feed_forwards":
         test_feed_forwards("both")
+    elif prefix == "test_chunked":
+        test_chunked_cross_entropy(4)
     elif prefix == "test_block":
-        test_block_input_and_all_parameters("llama-gqa")
+        for style in ("llama-gqa", "post-norm", "parallel"):
+            test_block_input_and_all_parameters(style)
     else:
         for style in ("llama-gqa", "gpt2"):
             test_whole_model(style)

@@ -1,5 +1,8 @@
 """What scratch promises beside gradients: invariances, dtypes, inputs left alone, exact counts, clear errors."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -14,7 +17,7 @@ GQA = Config(vocab_size=13, d_model=12, d_head=4, n_layers=3, n_heads=4, n_kv_he
 def loud(config, seed=3, dtype=np.float64):
     """Parameters large enough that every part of the model matters."""
     params = init_params(config, seed, dtype)
-    return model._map_leaves(lambda _, w: 10 * w if w.ndim == 2 else w, params)
+    return model.map_leaves(lambda _, w: 10 * w if w.ndim == 2 else w, params)
 
 
 @pytest.mark.parametrize(("dtype", "limit"), [(np.float32, 1e-5), (np.float64, 1e-12)])
@@ -260,6 +263,68 @@ WRONG = {
         lambda: attention.attention_forward(x3, sq, sq, sq, sq, n_heads=3, n_kv_heads=3, pad_mask=np.ones((2, 5))),
         r"pad_mask must be a bool array of shape \(2, 5\)",
     ),
+    "layernorm b": (
+        lambda: ops.layernorm_forward(x3, np.ones(6), np.ones(7)),
+        r"layernorm_forward: b has shape \(7,\)",
+    ),
+    "scalar": (lambda: ops.gelu_forward(np.array(1.0)), "x must have at least one axis"),
+    "complex": (lambda: ops.silu_forward(x3 + 1j), "x must be a NumPy array of floats, got dtype complex128"),
+    "table's axes": (
+        lambda: ops.embedding_forward(np.array([1]), x3),
+        r"table must have 2 axes, got shape \(2, 5, 6\)",
+    ),
+    "list of ids": (lambda: ops.embedding_forward([1, 2], sq), "ids must be a NumPy array of integers, got list"),
+    "bool ids": (lambda: ops.embedding_forward(np.array([True]), sq), "integers, got dtype bool"),
+    "integer logits": (lambda: ops.cross_entropy_forward(np.eye(3, dtype=int), np.arange(3)), "logits must be"),
+    "chunked w": (
+        lambda: ops.chunked_cross_entropy_forward(x3, sq[:4], np.zeros((2, 5), int)),
+        r"w has shape \(4, 6\), expected \(6, 6\)",
+    ),
+    "chunk": (lambda: ops.chunked_cross_entropy_forward(x3, sq, np.zeros((2, 5), int), chunk=0), "chunk=0, expected"),
+    "dout of linear": (
+        lambda: ops.linear_backward(x3[..., :3], ops.linear_forward(x3, sq)[1]),
+        r"dout has shape \(2, 5, 3\), expected \(2, 5, 6\)",
+    ),
+    "one axis": (
+        lambda: rope.rope_forward(np.ones(6), *rope.rope_table(5, 6)),
+        r"x has shape \(6,\), expected \[..., T, Dh\]",
+    ),
+    "negative T": (lambda: rope.rope_table(-1, 6), "T=-1, expected 0 or more"),
+    "base": (lambda: rope.rope_table(4, 6, base=0.0), "base=0.0, expected a positive number"),
+    "conversion": (lambda: rope.convert_layout(sq, 4, "half"), "w has 6 columns, expected an even head width"),
+    "conversion to": (lambda: rope.convert_layout(sq, 3, "rotate"), "to='rotate', expected one of"),
+    "sdpa's k": (
+        lambda: attention.sdpa_forward(np.ones((1, 2, 3, 4)), np.ones((1, 2, 5, 4)), np.ones((1, 2, 5, 4))),
+        r"sdpa_forward: k has shape \(1, 2, 5, 4\), expected \(1, 2, 3, 4\)",
+    ),
+    "sdpa's heads": (
+        lambda: attention.sdpa_forward(np.ones((1, 3, 2, 4)), *np.ones((2, 1, 2, 2, 4))),
+        "q has 3 heads, not divisible by the 2 heads of k",
+    ),
+    "wo": (
+        lambda: attention.attention_forward(x3, sq, sq, sq, sq[:4], n_heads=3, n_kv_heads=3),
+        r"wo has shape \(4, 6\), expected \(6, 6\)",
+    ),
+    "bq": (
+        lambda: attention.attention_forward(x3, sq, sq, sq, sq, np.ones(5), n_heads=3, n_kv_heads=3),
+        r"attention_forward: bq has shape \(5,\), expected \(6,\) = \[H·Dh\]",
+    ),
+    "x's axes": (
+        lambda: attention.attention_forward(x3[0], sq, sq, sq, sq, n_heads=3, n_kv_heads=3),
+        r"x must have 3 axes, got shape \(5, 6\)",
+    ),
+    "wu": (lambda: ffn.swiglu_forward(x3, sq, sq[:, :4], sq), r"wu has shape \(6, 4\), expected \(6, 6\)"),
+    "wd": (lambda: ffn.swiglu_forward(x3, sq, sq, sq[:4]), r"swiglu_forward: wd has shape \(4, 6\), expected \(6, 6\)"),
+    "w2": (lambda: ffn.gelu_mlp_forward(x3, sq, None, sq[:4], None), r"gelu_mlp_forward: w2 has shape \(4, 6\)"),
+    "b1": (lambda: ffn.gelu_mlp_forward(x3, sq, np.ones(2), sq, None), r"gelu_mlp_forward: b1 has shape \(2,\)"),
+    "wg": (lambda: ffn.swiglu_forward(x3, sq[:4], sq, sq), r"swiglu_forward: wg has shape \(4, 6\), expected \(6, 6\)"),
+    "config form": (lambda: Config(form="sandwich"), "form='sandwich', expected one of 'pre-norm'"),
+    "config float": (lambda: Config(d_model=64.0), "d_model=64.0, expected a positive integer"),
+    "config odd head": (lambda: Config(d_head=5), "RoPE needs an even head width, got 5"),
+    "head": (
+        lambda: model_forward(np.zeros((1, 2), int), loud(GQA), Config(**{**GQA.__dict__, "tied": False})),
+        "params has no 'head'",
+    ),
     "config heads": (lambda: Config(d_model=64, n_heads=5), "d_model=64 is not divisible by n_heads=5"),
     "config group": (lambda: Config(n_heads=4, n_kv_heads=3), "n_heads=4 is not divisible by n_kv_heads=3"),
     "config norm": (lambda: Config(norm="batch"), "norm='batch', expected one of 'rmsnorm', 'layernorm'"),
@@ -270,6 +335,15 @@ WRONG = {
     "tree": (lambda: block.block_forward(x3, {"norm1": {"g": np.ones(6)}}, GQA), "params has no 'attn'"),
     "leaf": (lambda: block.block_forward(x3, {"norm1": {}}, GQA), "parameter 'g' is missing"),
 }
+
+
+def test_import_needs_numpy_alone():
+    code = (
+        "import sys, scratch.model, scratch.account, scratch.gradcheck, scratch.trace, scratch.pretrained\n"
+        "print(*{name.split('.')[0] for name in sys.modules} - set(sys.stdlib_module_names))"
+    )
+    run = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True)
+    assert {name for name in run.stdout.split() if not name.startswith("_")} == {"numpy", "scratch"}, run.stderr
 
 
 @pytest.mark.parametrize("case", WRONG)
