@@ -20,7 +20,7 @@ V      tokens in the vocabulary (``vocab_size``)
 =====  ==============================================================
 
 Weights are stored [in, out], so that a projection reads ``y = x @ w``.
-Read the modules in this order: ops, rope, attention, ffn, block, model.
+Read the modules in this order: ops, norm, rope, attention, ffn, block, loss, config, model.
 """
 
 __version__ = "0.1.0"

@@ -4,6 +4,7 @@
 """
 
 import hashlib
+import math
 import os
 import subprocess
 import sys
@@ -12,9 +13,8 @@ import time
 import zipfile
 from pathlib import Path
 
-import numpy as np
-
-from scratch.model import Config, param_shapes
+from scratch.checkpoint import from_gguf
+from scratch.gguf_file import read_gguf
 from scratch.tokenizer import tokenizer_from_gguf
 
 FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -85,95 +85,18 @@ def smollm2():
     params are float32, 538 MB; config is scratch's Config; tokenizer is a `tokenizers.Tokenizer`.
     Raises ModelUnavailable. Source: Ben Allal et al. 2025; the weights are under Apache-2.0.
     """
-    reader = _open(fetch_smollm2())
-    params, config = _read_llama(reader)
-    return params, config, tokenizer_from_gguf(reader)
-
-
-# GGUF's names for what scratch's tree calls by the forwards' argument names.
-_TOP = {"embed.table": "token_embd.weight", "norm.g": "output_norm.weight", "head.w": "output.weight"}
-_BLOCK = {
-    "norm1.g": "attn_norm.weight",
-    "attn.wq": "attn_q.weight",
-    "attn.wk": "attn_k.weight",
-    "attn.wv": "attn_v.weight",
-    "attn.wo": "attn_output.weight",
-    "norm2.g": "ffn_norm.weight",
-    "ffn.wg": "ffn_gate.weight",
-    "ffn.wu": "ffn_up.weight",
-    "ffn.wd": "ffn_down.weight",
-}
-
-
-def _read_llama(reader):
-    """(params, config) of a Llama-shaped GGUF file. Its q/k rows are stored for interleaved RoPE."""
-    config = _config(reader)
-    tensors = {tensor.name: tensor for tensor in reader.tensors}
-    with _progress(sum(int(t.n_elements) for t in reader.tensors), "Dequantizing") as bar:
-
-        def take(shape, name):
-            if name not in tensors:
-                raise ValueError(f"{FILE}: tensor {name} is missing")
-            array = _dequantize(tensors[name])
-            bar.update(array.size)
-            # GGUF keeps projections as [out, in]; the transpose is a view, and BLAS reads it as it is.
-            array = array if name == "token_embd.weight" or array.ndim == 1 else array.T
-            if array.shape != shape:
-                raise ValueError(f"{FILE}: tensor {name} has shape {array.shape}, expected {shape}")
-            return array
-
-        def tree(shapes, names, prefix, path=""):
-            out = {}
-            for key, value in shapes.items():
-                at = f"{path}{key}"
-                if isinstance(value, dict):
-                    out[key] = tree(value, names, prefix, at + ".")
-                else:
-                    out[key] = take(value, prefix + names[at])
-            return out
-
-        shapes = param_shapes(config)
-        blocks = [tree(block, _BLOCK, f"blk.{i}.") for i, block in enumerate(shapes.pop("blocks"))]
-        params = tree(shapes, _TOP, "") | {"blocks": blocks}
-    return params, config
-
-
-def _config(reader):
-    def field(key):
-        if (found := reader.get_field(key)) is None:
-            raise ValueError(f"{FILE}: field {key} is missing")
-        return found.contents()
-
-    if (arch := field("general.architecture")) != "llama":
-        raise ValueError(f"{FILE}: architecture is {arch!r}, expected 'llama'")
-    return Config(
-        vocab_size=field("llama.vocab_size"),
-        d_model=field("llama.embedding_length"),
-        n_layers=field("llama.block_count"),
-        n_heads=field("llama.attention.head_count"),
-        n_kv_heads=field("llama.attention.head_count_kv"),
-        d_ff=field("llama.feed_forward_length"),
-        max_seq=field("llama.context_length"),
-        tied=not any(tensor.name == "output.weight" for tensor in reader.tensors),
-        # The file keeps float32; its shortest decimal is the number that was meant.
-        eps=float(str(np.float32(field("llama.attention.layer_norm_rms_epsilon")))),
-        rope_base=field("llama.rope.freq_base"),
-        rope_layout="interleaved",
-    )
+    gguf = _open(fetch_smollm2())
+    with _progress(sum(math.prod(tensor.shape) for tensor in gguf.tensors.values()), "Dequantizing") as bar:
+        params, config = from_gguf(gguf, watch=bar.update)
+    return params, config, tokenizer_from_gguf(gguf)
 
 
 def _open(path):
     try:
-        import gguf  # reads and dequantizes the file; imported here so that scratch needs NumPy alone
+        import gguf  # noqa: F401 (dequantizes the file; asked for first, so that its absence is told before any work)
     except ImportError as error:
         raise ModelUnavailable("Reading the model needs the gguf package: pip install gguf tokenizers tqdm.") from error
-    return gguf.GGUFReader(path)
-
-
-def _dequantize(tensor):
-    from gguf.quants import dequantize
-
-    return np.ascontiguousarray(dequantize(tensor.data, tensor.tensor_type), dtype=np.float32)
+    return read_gguf(path)
 
 
 def _download(folder):

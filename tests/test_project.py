@@ -13,7 +13,7 @@ LISTED = subprocess.run(
     ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True
 ).stdout.split("\n")
 FILES = sorted(path for path in (ROOT / name for name in LISTED if name) if path.is_file())
-BINARY = {".png", ".npz", ".woff2"}
+BINARY = {".png", ".npz", ".woff2", ".safetensors", ".gguf"}
 TEXTS = {path.relative_to(ROOT).as_posix(): path.read_text() for path in FILES if path.suffix not in BINARY}
 CHECKED = {name: text for name, text in TEXTS.items() if name != "tests/test_project.py"}  # it spells out the patterns
 WRITTEN = {name: text for name, text in CHECKED.items() if not name.startswith("notebooks/") or name.endswith(".py")}

@@ -342,7 +342,7 @@ def test_import_needs_numpy_alone():
         "import sys, scratch.model, scratch.account, scratch.gradcheck, scratch.trace, scratch.pretrained\n"
         "print(*{name.split('.')[0] for name in sys.modules} - set(sys.stdlib_module_names))"
     )
-    run = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True)
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert {name for name in run.stdout.split() if not name.startswith("_")} == {"numpy", "scratch"}, run.stderr
 
 
