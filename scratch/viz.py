@@ -133,21 +133,21 @@ def sink_share(maps, even, *, ax=None):
     return fig, ax
 
 
-def ablations(values, whole, labels):
-    """What each block's ablation does to two measurements, a row of bars for each; dashed, the whole model.
+def ablations(changes, labels):
+    """How each block's ablation changes two measurements, a row of bars for each.
 
-    values : [L, 2]; whole : two floats; labels : two strings, the measurements with their units
+    changes : [L, 2], the change from the whole model; labels : two strings, the measurements with their units
     """
     fig, axes = plt.subplots(2, 1, figsize=(5.4, 4.2), sharex=True)
-    block = np.arange(1, len(values) + 1)
-    for ax, column, level, label in zip(axes, values.T, whole, labels):
+    block = np.arange(1, len(changes) + 1)
+    for ax, column, label in zip(axes, changes.T, labels):
         ax.bar(block, column, width=0.75, color=ATTN)
-        ax.axhline(level, color=FFN, lw=1.6, ls="--")
-        _block_axis(ax, block, ylabel=label)
+        ax.axhline(0, color=INK, lw=1)
+        _block_axis(ax, block, ylabel=f"change of\n{label}")
         ax.grid(axis="x")
     axes[0].set_xlabel("")
-    axes[1].set_xlabel("block whose feed-forward adds nothing to the first token")
-    axes[1].yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:.0%}"))
+    axes[1].set_xlabel("block whose feed-forward adds nothing to token 1")
+    axes[1].yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{100 * v:+.0f}%" if v else "0"))
     fig.align_ylabels()
     return fig, axes
 
@@ -237,7 +237,7 @@ def placeholder(text):
 def _log_axis(ax):
     ax.set_yscale("log")
     low, high = ax.get_ylim()
-    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 200 * low else (1,)))
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 2000 * low else (1,)))
     ax.yaxis.set_major_formatter(_plain)
     ax.yaxis.set_minor_locator(NullLocator())
 
