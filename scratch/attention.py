@@ -35,7 +35,7 @@ def sdpa_forward(q, k, v, *, causal=True, pad_mask=None):
     group = (B, K, H // K * T, Dh)
     scores = q.reshape(group) @ k.swapaxes(-1, -2)  # [B, K, H/K·T, T]
     scores *= 1 / math.sqrt(Dh)
-    _mask(scores.reshape(B, H, T, T), causal, pad_mask)
+    _mask(scores, causal, pad_mask)
     p, _ = softmax_forward(scores)  # [B, K, H/K·T, T]
     out = (p @ v).reshape(q.shape)  # [B, H, T, Dh]
     return out, (q, k, v, p)
@@ -60,10 +60,11 @@ def sdpa_backward(dout, cache):
 
 
 def _mask(scores, causal, pad_mask):
-    """Set to −inf, in place, what a query must not see; scores is [B, H, T, T]."""
-    T = scores.shape[-1]
-    if causal:
-        scores += np.triu(np.full((T, T), -np.inf, dtype=scores.dtype), 1)
+    """Set to −inf, in place, what a query must not see; scores is [B, K, H/K·T, T]."""
+    rows, T = scores.shape[-2:]
+    if causal and T:
+        # Once for each query head of a group. No reshape of scores: it may have to copy, and then nothing is masked.
+        scores += np.tile(np.triu(np.full((T, T), -np.inf, dtype=scores.dtype), 1), (rows // T, 1))
     if pad_mask is not None:
         scores += np.where(pad_mask, 0, -np.inf).astype(scores.dtype)[:, None, None, :]
 
