@@ -14,7 +14,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 $(shell rm -f _build/.stages)
 
 .DEFAULT_GOAL := help
-.PHONY: help book html test serve lint bench notebooks model lock clean
+.PHONY: help book html test serve proofs mutation lint bench notebooks model lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -40,6 +40,12 @@ serve: html ## build the book and serve it on this machine (PORT=8000)
 	@$(STAGE) --summary
 	@echo "http://127.0.0.1:$(PORT)/ (Ctrl-C stops)"
 	@$(PY) -m http.server $(PORT) --bind 127.0.0.1 --directory _build/html
+
+proofs: $(ENV) ## print the table of proofs: each pair's relative errors before its four witnesses
+	@$(PY) -m tests.witnesses
+
+mutation: $(ENV) ## change scratch in one spot after another and see that a test fails (tens of minutes)
+	@$(STAGE) mutation $(PY) -m tests.mutation
 
 lint: $(ENV) ## check style (.venv/bin/ruff format . repairs most of it)
 	@$(STAGE) lint sh -c '.venv/bin/ruff check --quiet . && .venv/bin/ruff format --quiet --check .'
