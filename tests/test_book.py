@@ -46,7 +46,7 @@ import numpy as np
 print("value", rmsnorm_forward(np.full((1, 4), 2.0), np.ones(4))[0].round(2))
 ```
 
-```{literalinclude} ../scratch/ops.py
+```{literalinclude} ../scratch/norm.py
 :pyobject: rmsnorm_forward
 :no-docstring:
 :name: rmsnorm-source
@@ -126,12 +126,12 @@ def test_page_has_what_the_chapter_declares(book):
 
 def test_a_change_of_the_library_reaches_the_page(book):
     assert "[[1. 1. 1. 1.]]" in book.page()
-    ops = book.root / "scratch" / "ops.py"
-    source = ops.read_text()
+    norm = book.root / "scratch" / "norm.py"
+    source = norm.read_text()
     assert "def rmsnorm_forward(x, g, eps=1e-5)" in source
-    ops.write_text(source.replace("def rmsnorm_forward(x, g, eps=1e-5)", "def rmsnorm_forward(x, g, eps=12.0)"))
+    norm.write_text(source.replace("def rmsnorm_forward(x, g, eps=1e-5)", "def rmsnorm_forward(x, g, eps=12.0)"))
     status, log = book.build()
-    ops.write_text(source)
+    norm.write_text(source)
     assert status == 0, log
     assert "[[0.5 0.5 0.5 0.5]]" in book.page()
 
