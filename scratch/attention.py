@@ -181,7 +181,8 @@ def _check_projections(x, wq, wk, wv, wo, n_heads, n_kv_heads):
     where = "attention_forward"
     _check.array(where, "x", x, ndim=3)
     _check.array(where, "wq", wq, ndim=2)
-    if n_heads < 1 or wq.shape[1] % n_heads:
+    _check.array(where, "wo", wo, ndim=2)
+    if n_heads < 1 or not wq.shape[1] or wq.shape[1] % n_heads:
         raise ValueError(f"{where}: wq has {wq.shape[1]} columns, not divisible by n_heads={n_heads}")
     if n_kv_heads < 1 or n_heads % n_kv_heads:
         raise ValueError(f"{where}: n_heads={n_heads} is not divisible by n_kv_heads={n_kv_heads}")

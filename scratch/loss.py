@@ -51,6 +51,8 @@ def cross_entropy_backward(dout, cache):
     dout is the scalar gradient of the loss, 1.0 to begin a backward pass. Returns dlogits [..., V].
     """
     p, flat, keep, shape = cache
+    if np.ndim(dout):
+        raise ValueError(f"cross_entropy_backward: dout has shape {np.shape(dout)}, expected a scalar")
     drows = p.copy()  # [kept, V]
     drows[np.arange(keep.size), flat[keep]] -= 1
     drows *= p.dtype.type(dout) / max(keep.size, 1)
@@ -84,7 +86,8 @@ def chunked_cross_entropy_forward(h, w, targets, ignore_index=-100, chunk=1024):
     """
     where = "chunked_cross_entropy_forward"
     _check.array(where, "h", h)
-    _check.shape(where, "w", w, (h.shape[-1], *w.shape[1:2]), "[D, V]")
+    _check.array(where, "w", w, ndim=2)
+    _check.shape(where, "w", w, (h.shape[-1], w.shape[1]), "[D, V]")
     _check.ids(where, "targets", targets, w.shape[1], ignore_index)
     if targets.shape != h.shape[:-1]:
         raise ValueError(f"{where}: targets has shape {targets.shape}, expected {h.shape[:-1]}")

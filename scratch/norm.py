@@ -12,7 +12,7 @@ def rmsnorm_forward(x, g, eps=1e-5):
 
     Parameters
     ----------
-    x : float array [..., D]
+    x : float array [..., D]; in float32 its entries may reach 1e18, beyond that their squares overflow
     g : float array [D], the gain
     eps : float, added to the mean square, inside the root
 
@@ -95,4 +95,4 @@ def layernorm_backward(dout, cache):
 
 def _inverse_root(sum_of_squares, width, eps):
     mean_square = sum_of_squares[..., None] / width
-    return 1 / np.sqrt(mean_square + eps)
+    return 1 / np.sqrt(mean_square + float(eps))  # a NumPy float64 would carry float32 along

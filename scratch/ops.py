@@ -43,12 +43,12 @@ def linear_forward(x, w, b=None):
     Parameters
     ----------
     x : float array [..., In]
-    w : float array [In, Out]
+    w : float array [In, Out], of x's dtype
     b : float array [Out], optional
 
     Returns
     -------
-    out : [..., Out], in x's dtype
+    out : [..., Out], in the dtype of x and w
     cache : for `linear_backward`
 
     Raises

@@ -125,6 +125,12 @@ def test_norms_forget_the_scale_and_keep_eps_inside_the_root():
     assert np.allclose([z.mean(axis=-1), z.var(axis=-1)], [[0] * 4, [1] * 4], atol=1e-14)
 
 
+def test_a_numpy_eps_does_not_turn_float32_into_float64():
+    x, one = np.ones((2, 4), np.float32), np.ones(4, np.float32)
+    assert ops.rmsnorm_forward(x, one, np.float64(1e-5))[0].dtype == np.float32
+    assert ops.layernorm_forward(x, one, one, np.float64(1e-5))[0].dtype == np.float32
+
+
 def test_no_kept_target_is_loss_zero_and_gradient_zero():
     loss, cache = ops.cross_entropy_forward(rng.standard_normal((2, 3, 5)), np.full((2, 3), -100))
     assert loss == 0
@@ -324,6 +330,22 @@ WRONG = {
     "head": (
         lambda: model_forward(np.zeros((1, 2), int), loud(GQA), Config(**{**GQA.__dict__, "tied": False})),
         "params has no 'head'",
+    ),
+    "wo missing": (
+        lambda: attention.attention_forward(x3, sq, sq, sq, None, n_heads=3, n_kv_heads=3),
+        "attention_forward: wo must be a NumPy array of floats, got NoneType",
+    ),
+    "wq of no columns": (
+        lambda: attention.attention_forward(x3, sq[:, :0], sq, sq, sq, n_heads=3, n_kv_heads=3),
+        "wq has 0 columns, not divisible by n_heads=3",
+    ),
+    "chunked w's axes": (
+        lambda: ops.chunked_cross_entropy_forward(x3, sq[0], np.zeros((2, 5), int)),
+        r"w must have 2 axes, got shape \(6,\)",
+    ),
+    "dout of the loss": (
+        lambda: ops.cross_entropy_backward(np.ones(3), ops.cross_entropy_forward(sq, np.arange(6))[1]),
+        r"cross_entropy_backward: dout has shape \(3,\), expected a scalar",
     ),
     "config heads": (lambda: Config(d_model=64, n_heads=5), "d_model=64 is not divisible by n_heads=5"),
     "config group": (lambda: Config(n_heads=4, n_kv_heads=3), "n_heads=4 is not divisible by n_kv_heads=3"),
