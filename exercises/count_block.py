@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from exercises.spec import Exercise
+from exercises.spec import Code
 from scratch.account import count_block
 from scratch.model import Config
 
@@ -151,9 +151,10 @@ def floats(D, F):
     return 4.0 * D * D, 3.0 * D * F, 2.0 * D * (4 * D), _more(3 * F, 8 * D).capitalize()
 
 
-exercise = Exercise(
+exercise = Code(
     id="count-block",
     title="Count a block's weights",
+    chapter="07_block",
     points=2,
     stars=2,
     minutes=15,

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from exercises.spec import Exercise
+from exercises.spec import Code
 from scratch import ops
 
 
@@ -29,6 +29,17 @@ def cases(rng):
     x[1, 2] = 0  # a padded token, say: r = 1 / √eps
     yield dout, x, g, eps
     yield case(3, 5, 8, 10.0 ** rng.uniform(-3, 3), 1e-5)
+
+
+def large(rng):
+    """32,768 entries in x, which loops pass in a blink."""
+    x = rng.standard_normal((2, 64, 256))
+    return rng.standard_normal(x.shape), x, rng.standard_normal(256), 1e-5
+
+
+def loss(dout, x, g, eps):
+    """Σ dout ⊙ out."""
+    return (dout * g * x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + eps)).sum()
 
 
 def rounding(dout, x, g, eps):
@@ -272,9 +283,10 @@ def step_by_step(dout, x, g, eps):
     return dx, np.tensordot(dout * x / root, np.ones(1, dtype=x.dtype), 0)[..., 0].sum(axis=1).sum(axis=0)
 
 
-exercise = Exercise(
+exercise = Code(
     id="rmsnorm-backward",
     title="RMSNorm backward, gain last",
+    chapter="07_block",
     points=2,
     stars=2,
     minutes=25,
@@ -324,5 +336,7 @@ exercise = Exercise(
         "`r = 1 / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + eps)`; `dg` sums over `axis=(0, 1)`.",
     ),
     library=("scratch.ops.rmsnorm_backward",),
+    loss=loss,
+    large=large,
     takeaway="Up to eps, dx is orthogonal to x: a longer x gives the same out, so its length has no gradient.",
 )

@@ -1,4 +1,4 @@
-"""What an exercise is: the one dataclass that every file of this folder which judges an answer fills in."""
+"""What an exercise is: the dataclasses that the files of this folder which judge an answer fill in, one for each kind."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,17 +6,38 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Exercise:
-    """One exercise. Its prompt and stub stand in the chapter; this holds all that judges an answer.
+    """What every exercise has. Its prompt and stub stand in the chapter; its file holds all that judges an answer.
 
-    The file is named after the id, with ``_`` for ``-``, and calls its Exercise ``exercise``. To write a new one, copy
-    `rmsnorm_backward.py` (arrays, judged within a tolerance) or `count_block.py` (whole numbers, judged exactly).
+    The file is named after the id, with ``_`` for ``-``, and calls its Exercise ``exercise``.
 
     Parameters
     ----------
     id : str, what learners type: ``check("rmsnorm-backward", answer)``
     title : str
+    chapter : str, the file of the chapter that holds the prompt, without folder and ending: "07_block"
     points, stars, minutes : int; what it is worth, how hard it is (1 to 3), how long it takes
-    args, returns : tuples of str, the names of what the answer is called with and of what it returns
+    hints : tuple of str, from a nudge to nearly the solution
+    takeaway : str, what to remember; shown with "passed"
+    """
+
+    id: str
+    title: str
+    chapter: str
+    points: int
+    stars: int
+    minutes: int
+    hints: tuple[str, ...]
+    takeaway: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Code(Exercise):
+    """The answer is a function. To write one, copy `rmsnorm_backward.py` (arrays) or `count_block.py` (whole numbers).
+
+    Parameters
+    ----------
+    args, returns : tuples of str, the names of what the answer is called with and of what it returns. A gradient is
+        called ``d`` and the name of its argument.
     cases : function of a NumPy random Generator; yields one tuple of arguments after another, **in ascending size**, so
         that the first one which fails is the smallest. Float arrays come in float64; the checker makes float32 of them
         by itself. Unequal dimensions, a random upstream, scales from 1e-3 to 1e3: mistakes hide where these are equal.
@@ -28,16 +49,13 @@ class Exercise:
     mutants : wrong answers that people really give. The docstring of each is the sentence its author will read. Where
         two of them agree on every case, the first one's is shown.
     variants : right answers written otherwise; the docstring says how.
-    hints : tuple of str, from a nudge to nearly the solution
     library : tuple of str, dotted names of the functions in scratch that are the answer, and so are closed to it
-    takeaway : str, what to remember; shown with "passed"
+    loss : for a backward: function of the same arguments that gives Σ upstream ⊙ out in plain NumPy, whatever the
+        dtype, complex too. The certification builds finite differences on it, which must not pass.
+    large : for a backward: function of a Generator that returns one case of 20,000 entries or more, too many for one
+        forward each. A right answer of plain Python loops has to take less than half a second on it.
     """
 
-    id: str
-    title: str
-    points: int
-    stars: int
-    minutes: int
     args: tuple[str, ...]
     returns: tuple[str, ...]
     cases: Callable
@@ -45,9 +63,9 @@ class Exercise:
     rounding: Callable | None = None
     mutants: tuple[Callable, ...]
     variants: tuple[Callable, ...]
-    hints: tuple[str, ...]
     library: tuple[str, ...] = ()
-    takeaway: str = ""
+    loss: Callable | None = None
+    large: Callable | None = None
 
 
 def sentence(function):
