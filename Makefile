@@ -5,16 +5,20 @@ STAGE := .ci/stage
 ENV := .venv/.made
 PYTHONS ?= python3.11 python3.12 python3.13
 PORT ?= 8000
+SEEDS ?= 200
 
 # One thread for each matrix product: the same digits on every machine, and no two threads that wait for each other when
 # something else runs beside (measured on two busy cores: 16 times slower for small matrices).
 export OPENBLAS_NUM_THREADS ?= 1
 
+# The exercises that a build or a test runs are no learner's progress.
+export TRANSFORMER_BLOCK_PROGRESS :=
+
 # Each run of make keeps its own list of stages.
 $(shell rm -f _build/.stages)
 
 .DEFAULT_GOAL := help
-.PHONY: help book html test serve proofs mutation lint bench notebooks model lock clean
+.PHONY: help book html test serve proofs mutation certify problems lint bench notebooks model lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -46,6 +50,12 @@ proofs: $(ENV) ## print the table of proofs: each pair's relative errors before 
 
 mutation: $(ENV) ## change scratch in one spot after another and see that a test fails (tens of minutes)
 	@$(STAGE) mutation $(PY) -m tests.mutation
+
+certify: $(ENV) ## judge every known wrong and right answer to every exercise with 200 seeds (SEEDS=200)
+	@$(STAGE) certify $(PY) -m exercises.certify --seeds $(SEEDS)
+
+problems: $(ENV) ## write problem sets, learner's and instructor's, and a list to print (ARGS='--learner NAME')
+	@$(PY) -m notebooks.problems $(ARGS)
 
 lint: $(ENV) ## check style (.venv/bin/ruff format . repairs most of it)
 	@$(STAGE) lint sh -c '.venv/bin/ruff check --quiet . && .venv/bin/ruff format --quiet --check .'

@@ -1,8 +1,9 @@
 """Exercises that say which mistake was made: ``check(id, answer)`` judges, ``hint(id)`` helps one step at a time.
 
 Needs NumPy alone, and runs in a notebook, a terminal and a browser. Each exercise is one file of this folder. Of the
-others, `spec` says what an exercise's file holds, `calls` calls an answer, `properties` looks at what it returned,
-`checker` makes the verdict, and `verdict` shows it.
+others, `spec` says what an exercise's file holds, `checker` judges functions (`calls` calls them, `properties` looks
+at what they return, `library` keeps existing answers out), `questions` judges values (`live` has blocks to try them
+on), `verdict` shows the judgement, and `record` remembers it.
 """
 
 import builtins
@@ -10,12 +11,16 @@ import difflib
 import importlib
 import pkgutil
 import sys
+from pathlib import Path
 
-from exercises.verdict import NOT_YET, STOPPED, UNKNOWN, Hint, Verdict
+from exercises import record
+from exercises.verdict import NOT_YET, PASSED, STOPPED, UNKNOWN, Hint, Note, Verdict
 
-__all__ = ["Hint", "Verdict", "check", "hint", "ids", "load"]
+__all__ = ["Hint", "Note", "Verdict", "check", "export_progress", "hint", "ids", "import_progress", "learner", "load"]
+__all__ += ["progress", "question", "solution"]
 
-_ENGINE = {"calls", "checker", "properties", "spec", "verdict"}  # the modules here that are no exercise
+# the modules here that are no exercise
+_ENGINE = {"calls", "certify", "checker", "library", "live", "properties", "questions", "record", "spec", "verdict"}
 
 
 def check(id, answer=None):
@@ -37,25 +42,87 @@ def check(id, answer=None):
     except BaseException as error:  # an answer may do anything: raise on being looked at, called, compared or printed
         line = f"The check met {type(error).__name__} on looking at this answer, and cannot judge it."
         verdict = Verdict(_text(id), NOT_YET, "Not yet", (line,), advice="Pass the function that the prompt asks for.")
-    _print_in_a_script(verdict)
-    return verdict
+    if verdict.status in (PASSED, NOT_YET):
+        record.count(verdict.id, attempts=1, points=verdict.points)
+    return _shown(verdict)
 
 
 def hint(id, step=None):
     """The next hint for the exercise `id`, or the one numbered `step`; the last is nearly the solution."""
     if not _known(id):
-        shown = _unknown(id)
-    else:
-        ladder = load(id).hints
-        step = _given.get(id, 0) + 1 if step is None else step
-        step = min(max(int(step), 1), len(ladder))
-        _given[id] = max(step, _given.get(id, 0))
-        shown = Hint(ladder[step - 1], step, len(ladder))
-    _print_in_a_script(shown)
-    return shown
+        return _shown(_unknown(id))
+    ladder = load(id).hints
+    given = record.of(record.read(), id)["hints"]
+    step = given + 1 if step is None else step
+    step = min(max(int(step), 1), len(ladder))
+    record.count(id, hints=max(step - given, 0))
+    return _shown(Hint(ladder[step - 1], step, len(ladder)))
 
 
-_given = {}  # id -> how many hints this session has seen
+def question(id):
+    """The question that an exercise asks of this learner, where each has numbers of their own; its choices or steps."""
+    if not _known(id):
+        return _shown(_unknown(id))
+    from exercises import questions
+
+    return _shown(questions.asked(load(id), record.read()["learner"]))
+
+
+def solution(id):
+    """The solution of an exercise; it opens once you have tried."""
+    if not _known(id):
+        return _shown(_unknown(id))
+    from exercises import questions
+
+    exercise = load(id)
+    state = record.read()
+    if _closed:
+        return _shown(Note("Closed", ("In a problem set there are hints, and no solutions.",)))
+    if not record.of(state, id)["attempts"]:
+        lines = (f'Try first: one `check("{id}", …)` with an answer of yours opens it, right or wrong.',)
+        return _shown(Note(f"Still closed: {exercise.title}", lines))
+    return _shown(questions.solved(exercise, state["learner"]))
+
+
+_closed = False  # whether solutions stay closed in this session
+
+
+def learner(name, *, solutions=True):
+    """Say who is learning: exercises with numbers then have this learner's. A problem set closes the solutions."""
+    global _closed
+    if not issubclass(type(name), str):
+        raise ValueError(f"learner: name is a {type(name).__name__}, expected a str")
+    _closed = not solutions
+    if name.strip():
+        record.write(record.read() | {"learner": name.strip()})
+
+
+def progress():
+    """Your points by chapter, with attempts and hints."""
+    state, exercises = record.read(), [load(id) for id in ids()]
+    points = sum(record.of(state, e.id)["points"] for e in exercises)
+    heading = f"Progress: {points} of {sum(e.points for e in exercises)} points"
+    return _shown(Note(heading, (), tuple(record.table(state, exercises))))
+
+
+def export_progress(file=None):
+    """Write your progress to a file; without one, return it as text, to be kept anywhere."""
+    text = record.to_text(record.read())
+    if file is None:
+        return text
+    Path(file).write_text(text, encoding="utf-8")
+    return _shown(Note(f"Progress written to {Path(file).name}"))
+
+
+def import_progress(file):
+    """Add progress from a file, or from the text that `export_progress` returned, to what is here; nothing is lost."""
+    text = file if isinstance(file, str) and file.lstrip().startswith("{") else None
+    try:
+        other = record.parse(Path(file).read_text(encoding="utf-8") if text is None else text)
+    except (OSError, ValueError) as error:
+        return _shown(Note("Nothing was imported", (f"{error}",)))
+    record.write(record.merge(record.read(), other))
+    return progress()
 
 
 def ids():
@@ -71,9 +138,18 @@ def load(id):
 def _judge(id, answer):
     if not _known(id):
         return _unknown(id)
-    from exercises.checker import judge  # here, so that an error in it is reported and not raised
+    # here, so that an error in one of these is reported and not raised
+    from exercises import library
+    from exercises.checker import judge
+    from exercises.questions import judge_value
+    from exercises.spec import Code
+    from exercises.verdict import not_yet
 
-    return judge(load(id), answer)
+    exercise = load(id)
+    if not isinstance(exercise, Code):
+        return judge_value(exercise, answer, record.read()["learner"])
+    taken = library.borrowed(exercise, answer)
+    return not_yet(exercise, (taken,), helps=False) if taken else judge(exercise, answer)
 
 
 def _known(id):
@@ -93,10 +169,12 @@ def _text(id):
     return id[:60] if issubclass(type(id), str) else type(id).__name__
 
 
-def _print_in_a_script(card):
+def _shown(card):
+    """The card, printed in a script, where no one shows the value of a line."""
     if hasattr(builtins, "__IPYTHON__") or hasattr(sys, "ps1"):
-        return  # shown as the value of the last line
+        return card
     try:
         print(card)
     except UnicodeEncodeError:  # a terminal without ✓
         print(repr(card).encode("ascii", "replace").decode())
+    return card

@@ -6,15 +6,14 @@ import inspect
 import os
 import sys
 import sysconfig
+import time
 import traceback
 import warnings
 from dataclasses import dataclass, field
 
 import numpy as np
 
-
-class LibraryUsed(Exception):
-    """The answer called the function of scratch that it was asked to write."""
+from exercises.library import closed
 
 
 @dataclass
@@ -101,14 +100,16 @@ def unfit(exercise, answer, args):
     return ""
 
 
-def call(exercise, answer, args):
+def call(exercise, answer, args, seconds=None):
     """Call the answer with copies of args. Whatever it raises is kept, except KeyboardInterrupt."""
     given = copy(args)
+    limit = limited(seconds) if seconds else contextlib.nullcontext()
     # silent: a warning is no mistake, and inf and NaN are reported as what they are
-    with np.errstate(all="ignore"), warnings.catch_warnings(), _closed(exercise.library):
+    with np.errstate(all="ignore"), warnings.catch_warnings(), closed(exercise, answer):
         warnings.simplefilter("ignore")
         try:
-            value = answer(*given)
+            with limit:
+                value = answer(*given)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # also exit(), which would end the learner's session
@@ -124,32 +125,45 @@ def call(exercise, answer, args):
     return Run(value, None, changed, shared)
 
 
+class TooSlow(BaseException):
+    """The answer was still running when its time was over."""
+
+
+@contextlib.contextmanager
+def limited(seconds):
+    """Raise TooSlow in code that calls functions for longer than this; in any thread, on any system, in a browser.
+
+    Seconds of the processor: a busy machine must not make a right answer wrong.
+    """
+
+    def look(frame, event, argument):
+        if time.process_time() > end:
+            raise TooSlow
+
+    before, end = sys.getprofile(), time.process_time() + seconds
+    sys.setprofile(look)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
+
+
+def patience():
+    """Seconds that a large case may take on this machine: far more than loops need, far fewer than forwards do."""
+    x, rounds = np.zeros(2), []
+    for _ in range(5):
+        start = time.perf_counter()
+        for _ in range(2000):
+            x[0]
+        rounds.append(time.perf_counter() - start)
+    return 2 * max(1, min(rounds) / 2e-4)
+
+
 def _identical(now, before):
     now, before = _arrays(now), _arrays(before)
     return len(now) == len(before) and all(
         a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in zip(now, before)
     )
-
-
-@contextlib.contextmanager
-def _closed(names):
-    """Close functions of scratch while an answer runs: by their code, and so under whatever name they were imported."""
-
-    def closed(*args, **kwargs):
-        from exercises.calls import LibraryUsed  # this code runs with the globals of the function it replaces
-
-        raise LibraryUsed
-
-    kept = []
-    try:
-        for module, _, name in (name.rpartition(".") for name in names):
-            function = getattr(importlib.import_module(module), name)
-            kept.append((function, function.__code__))
-            function.__code__ = closed.__code__
-        yield
-    finally:
-        for function, code in kept:
-            function.__code__ = code
 
 
 def describe_error(error):

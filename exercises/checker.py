@@ -1,74 +1,95 @@
 """Judges an answer by an exercise's spec: the first property that fails, on the smallest case that shows it."""
 
+import time
+
 import numpy as np
 
-from exercises.calls import call, copy, describe, make_cases, size, unfit
+from exercises.calls import call, cast, copy, describe, make_cases, patience, size, unfit
 from exercises.properties import SHOWN, expected, first_failure, is_empty, wide
-from exercises.spec import sentence
-from exercises.verdict import NOT_ATTEMPTED, NOT_YET, PASSED, Verdict
+from exercises.questions import judge_value
+from exercises.spec import Code, sentence
+from exercises.verdict import STOPPED, not_attempted, not_yet, passed
+
+FINITE_DIFFERENCES = (
+    "That is what finite differences give: a few digits, at two forwards for every entry. They can check a backward, "
+    "but they are none. Derive the formula: it costs about two forwards in all."
+)
+_LOW_PRECISION = "Does a step run in float32, or has a constant only a few digits?"
 
 
 def judge(exercise, answer, seed=0, dtypes=(np.float64, np.float32)):
-    """Judge `answer` on the exercise's cases of this seed, each in all dtypes. Returns a Verdict.
+    """Judge `answer`: a function on the exercise's cases of this seed, each in all dtypes; a value as it is.
 
-    KeyboardInterrupt leaves this function, and so does an error that an answer raises on being looked at; `check`
-    holds both.
+    Returns a Verdict. An error that an answer raises on being looked at leaves this function; `check` holds it.
     """
-    about = {"id": exercise.id, "out_of": exercise.points}
+    if not isinstance(exercise, Code):
+        return judge_value(exercise, answer, seed)
     if is_empty(answer):
-        return _not_attempted(exercise, "Write the function, then pass it here.")
+        return not_attempted(exercise, "Write the function, then pass it here.")
     cases = list(make_cases(exercise, seed, dtypes))
     line = unfit(exercise, answer, cases[0])
     if line:
-        return Verdict(status=NOT_YET, heading=f"Not yet: {exercise.title}", lines=(line,), **about)
+        return not_yet(exercise, (line,))
+    seconds = [None] * len(cases)
+    if exercise.large:
+        cases.append(cast(exercise.large(np.random.default_rng(seed)), dtypes[0]))
+        seconds.append(patience())
     for at, args in enumerate(cases):
-        run = call(exercise, answer, args)
+        start = time.perf_counter()
+        try:
+            run = call(exercise, answer, args, seconds[at])
+        except KeyboardInterrupt:
+            return _stopped(exercise, args, time.perf_counter() - start)
         if isinstance(run.error, NotImplementedError):
-            return _not_attempted(exercise)
+            return not_attempted(exercise)
         if run.error is None and is_empty(run.value):
             nothing = "Your function returned None. If you did write it, its `return` is missing."
-            return _not_attempted(exercise, nothing if run.value is None else "")
+            return not_attempted(exercise, nothing if run.value is None else "")
         failure = first_failure(exercise, args, run)
         if failure:
             return _not_yet(exercise, answer, cases, at, run, failure)
-    lines = (f"Right on all {len(cases)} cases.", *([exercise.takeaway] if exercise.takeaway else []))
-    worth = f"{exercise.points} point{'s' * (exercise.points != 1)}"
-    heading = f"Passed: {exercise.title} ({worth})"
-    return Verdict(status=PASSED, heading=heading, lines=lines, points=exercise.points, **about)
+    return passed(exercise, (f"Right on all {len(cases)} cases.",))
 
 
-def _not_attempted(exercise, line=""):
-    line = line or "Put your code where the `...` stand and run the cell again."
-    advice = f'`hint("{exercise.id}")` gives a hint.'
-    heading = f"Not attempted: {exercise.title}"
-    return Verdict(exercise.id, NOT_ATTEMPTED, heading, (line,), advice=advice, out_of=exercise.points)
+def _stopped(exercise, args, seconds):
+    line = f"You interrupted the check. Your function had been running for {seconds:.1f} s on "
+    line += f"{describe(exercise, args)}: is there a loop that never ends?"
+    return not_yet(exercise, (line,), status=STOPPED)
 
 
 def _not_yet(exercise, answer, cases, at, run, failure):
-    args, diagnosis, advice = cases[at], "", ""
-    if failure.kind not in ("raised", "open", "library"):
-        diagnosis = _diagnosis(exercise, answer, cases, at, run, failure)
+    args, diagnosis = cases[at], ""
+    if failure.kind == "slow":
+        diagnosis = FINITE_DIFFERENCES
+    elif failure.kind not in ("raised", "open", "library"):
+        diagnosis = _known_mistake(exercise, answer, cases, at, run, failure)
+        if not diagnosis and failure.digits:
+            diagnosis = FINITE_DIFFERENCES if _is_slow(exercise, answer, cases) else _LOW_PRECISION
     lines = list(failure.lines)
     small = size(args) <= 2 * SHOWN
-    if failure.kind not in ("returned", "library"):
+    if failure.kind not in ("returned", "library", "slow"):
         inputs = " Its inputs: `check(…).case`." if small and size(args) else ""
         lines.append(f"Smallest case that shows it: {describe(exercise, args)}.{inputs}")
-    if not diagnosis and failure.kind != "library":
-        advice = f'`hint("{exercise.id}")` gives a hint.'
-    return Verdict(
-        id=exercise.id,
-        status=NOT_YET,
-        heading=f"Not yet: {exercise.title}",
-        lines=tuple(lines),
+    return not_yet(
+        exercise,
+        lines,
+        diagnosis,
+        helps=failure.kind != "library",
         table=failure.table,
-        diagnosis=diagnosis,
-        advice=advice,
-        out_of=exercise.points,
         case=dict(zip(exercise.args, copy(args))) if small else {},
     )
 
 
-def _diagnosis(exercise, answer, cases, at, run, failure):
+def _is_slow(exercise, answer, cases):
+    """Does the answer fail to finish the large case?"""
+    if not exercise.large:
+        return False
+    run = call(exercise, answer, cases[-1], patience())
+    failure = first_failure(exercise, cases[-1], run)
+    return failure is not None and failure.kind == "slow"
+
+
+def _known_mistake(exercise, answer, cases, at, run, failure):
     """The sentence of the first mutant that fails as the answer does and gives its numbers in every case; or ""."""
     alike = []
     for mutant in exercise.mutants:
@@ -77,7 +98,8 @@ def _diagnosis(exercise, answer, cases, at, run, failure):
         fails_alike = its and (its.kind, its.name) == (failure.kind, failure.name)
         if fails_alike and _alike(exercise, cases[at], run, other, failure):
             alike.append(mutant)
-    for args in cases[at + 1 :] if alike else ():  # small cases may not tell two mistakes apart
+    last = len(cases) - bool(exercise.large)  # the large case would take too long
+    for args in cases[at + 1 : last] if alike else ():  # small cases may not tell two mistakes apart
         run = call(exercise, answer, args)
         if run.error is None:
             alike = [m for m in alike if _alike(exercise, args, run, call(exercise, m, args), failure)]

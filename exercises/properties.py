@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from exercises.calls import LibraryUsed, Run, cast, describe_error, float_dtype
+from exercises.calls import Run, TooSlow, cast, describe, describe_error, float_dtype
+from exercises.library import Borrowed
 
 _EMPTY = (None, Ellipsis, NotImplemented)
 SHOWN = 12  # numbers; a result with more is described, not printed
 # what the reference is computed in. Where NumPy has nothing wider than float64, `expected` allows for its rounding too.
 WIDE = np.longdouble if np.finfo(np.longdouble).eps < np.finfo(np.float64).eps else np.float64
-_FLOAT32_IS_COARSER = float(np.finfo(np.float32).eps / np.finfo(np.float64).eps)
 
 
 @dataclass
@@ -34,17 +34,22 @@ class Result:
 class Failure:
     """The first property that does not hold."""
 
-    kind: str  # "raised", "returned", "shape", "dtype", "changed", "shared", "nan", "values" or "open"
+    kind: (
+        str  # "library", "slow", "raised", "returned", "shape", "dtype", "changed", "shared", "nan", "values" or "open"
+    )
     name: str = ""  # of the result
     lines: tuple[str, ...] = ()
     table: tuple[str, ...] = ()
+    digits: int = 0  # to how many it is right nevertheless, where that is no accident
 
 
 def first_failure(exercise, args, run):
     """The first property of this run that does not hold, or None. Shapes come before dtypes, these before values."""
-    if isinstance(run.error, LibraryUsed):
-        line = f"This is the library's own, `{exercise.library[0]}`. Write yours: that is the exercise."
-        return Failure("library", lines=(line,))
+    if isinstance(run.error, Borrowed):
+        return Failure("library", lines=(str(run.error),))
+    if isinstance(run.error, TooSlow):
+        line = f"Your function is right on the small cases, and far too slow on {describe(exercise, args)}."
+        return Failure("slow", lines=(line,))
     if run.error is not None:
         return Failure("raised", lines=(describe_error(run.error),))
     names, got = exercise.returns, run.value
@@ -64,7 +69,8 @@ def first_failure(exercise, args, run):
             if found:
                 line, *table = found
                 earlier = _agree(done[:at]) if kind == "values" else ""
-                return Failure(kind, result.name, (earlier + line,), tuple(table))
+                digits = _digits(result) if kind == "values" else 0
+                return Failure(kind, result.name, (earlier + line,), tuple(table), digits)
     if len(done) < len(results):
         empty = [result.name for result in results if is_empty(result.got)]
         line = f"{_agree(done)}{_and(empty)} {'is' if len(empty) == 1 else 'are'} still open."
@@ -148,10 +154,11 @@ def _values(result):
         return None
     line = f"{name} has wrong values at {wrong.sum()} of {wrong.size} entries."
     factor = _factor(got, right)
+    digits = _digits(result)
     if not got.any():
         line = f"{name} is zero everywhere."
-    elif result.dtype == np.float64 and _within(result, result.bound * _FLOAT32_IS_COARSER):
-        line = f"{name} is right to about 7 of float64's 15 digits: does a step run in float32, or approximate?"
+    elif digits:
+        line = f"{name} is right to about {digits} of float64's 15 digits, and no further."
     elif factor is not None and abs(factor - 1) > 1e-3:
         line = f"Every entry of {name} is {factor:.4g} times the right one."
     return [line, *_table(result, wrong)]
@@ -175,6 +182,14 @@ def wide(array):
 
 def _within(result, bound):
     return bool((np.abs(wide(result.got) - result.right) <= bound).all())
+
+
+def _digits(result):
+    """To how many of float64's digits a wrong result is right, if three or more: then it is an approximation."""
+    if not result.is_float or result.dtype != np.float64:
+        return 0
+    off, largest = np.abs(wide(result.got) - result.right).max(initial=0), np.abs(result.right).max(initial=0)
+    return int(np.log10(largest / off)) if 0 < 1e3 * off < largest else 0
 
 
 def _factor(got, right):

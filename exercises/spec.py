@@ -1,4 +1,4 @@
-"""What an exercise is: the dataclasses that the files of this folder which judge an answer fill in, one for each kind."""
+"""What an exercise is: one dataclass for each kind, which the files of this folder that judge an answer fill in."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -66,6 +66,85 @@ class Code(Exercise):
     library: tuple[str, ...] = ()
     loss: Callable | None = None
     large: Callable | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Number(Exercise):
+    """The answer is one number, and each learner has a question of their own. Copy `flops.py`.
+
+    Parameters
+    ----------
+    quantities : function of a NumPy random Generator; returns what the question gives, by name: {"D": 512, "T": 1024}
+    question : str, what is asked; it may name the quantities
+    unit : str, of the answer
+    reference : the right answer, from scratch, called with the quantities by name
+    mutants : functions like it that make a known mistake; the docstring is the sentence
+    variants : functions like it that are right
+    tolerance : float, relative; 0 for whole numbers
+    """
+
+    quantities: Callable
+    question: str
+    unit: str
+    reference: Callable
+    mutants: tuple[Callable, ...]
+    variants: tuple[Callable, ...]
+    tolerance: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """One question of a Choice, or one prediction.
+
+    Parameters
+    ----------
+    name : str, the key of the answer
+    ask : str, the question
+    options : dict, key -> what it says
+    wrong : dict, key -> the sentence for whoever chose it; all keys but the right one
+    right : function that returns the right key, where that can be by running what the question is about
+    """
+
+    name: str
+    ask: str
+    options: dict[str, str]
+    wrong: dict[str, str]
+    right: Callable
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice(Exercise):
+    """The answer is a key of each part's options, in a dict; of a single part, the key itself. Copy `contributions.py`.
+
+    Choices, predictions (whose right answer is found by running a live block), and explanations: these commit to
+    predictions, which are judged here, and hold the learner's own words, which an instructor reads.
+
+    Parameters
+    ----------
+    parts : tuple of Part
+    words : int, how many the explanation needs; 0 if none is asked for
+    rubric : tuple of str, what an instructor looks for in the words
+    """
+
+    parts: tuple[Part, ...]
+    words: int = 0
+    rubric: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order(Exercise):
+    """The answer is the keys of the steps in an order that works. Copy `order_backward.py`.
+
+    Parameters
+    ----------
+    steps : dict, key -> what the step does; shown in this order, which is not the right one
+    before : tuple of (first, second, sentence): `first` comes before `second`, and what who has it otherwise will read
+    works : function of the keys in an order; runs them, and says whether what comes out is right
+    """
+
+    steps: dict[str, str]
+    before: tuple[tuple[str, str, str], ...]
+    works: Callable
 
 
 def sentence(function):

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 PASSED, NOT_YET, NOT_ATTEMPTED, STOPPED, UNKNOWN = "passed", "not yet", "not attempted", "stopped", "unknown"
 
-_MARK = {PASSED: "✓", NOT_YET: "✗", NOT_ATTEMPTED: "○", STOPPED: "■", UNKNOWN: "?", "hint": "→"}
+_MARK = {PASSED: "✓", NOT_YET: "✗", NOT_ATTEMPTED: "○", STOPPED: "■", UNKNOWN: "?", "hint": "→", "note": "•"}
 # one mid-tone each, readable as a border on a light and on a dark page; the words say the same as the colour
-_COLOUR = {PASSED: "#2e9e5b", NOT_YET: "#d9822b", "hint": "#3b82c4"}
+_COLOUR = {PASSED: "#2e9e5b", NOT_YET: "#d9822b", "hint": "#3b82c4", "note": "#3b82c4"}
 
 
 class _Card:
@@ -77,6 +77,33 @@ class Verdict(_Card):
         return self.status, self.heading, self.lines, self.table, closing
 
 
+def not_attempted(exercise, line=""):
+    """The verdict on an empty stub."""
+    line = line or "Put your code where the `...` stand and run the cell again."
+    heading, advice = f"Not attempted: {exercise.title}", _help(exercise)
+    return Verdict(exercise.id, NOT_ATTEMPTED, heading, (line,), advice=advice, out_of=exercise.points)
+
+
+def not_yet(exercise, lines, diagnosis="", helps=True, status=NOT_YET, **rest):
+    """The verdict on an answer that is not right; where nothing says what went wrong, it offers a hint."""
+    heading = f"{'Stopped' if status == STOPPED else 'Not yet'}: {exercise.title}"
+    advice = _help(exercise) if helps and not diagnosis and status == NOT_YET else ""
+    about = {"diagnosis": diagnosis, "advice": advice, "out_of": exercise.points}
+    return Verdict(exercise.id, status, heading, tuple(lines), **about, **rest)
+
+
+def passed(exercise, lines):
+    """The verdict on a right answer."""
+    worth = f"{exercise.points} point{'s' * (exercise.points != 1)}"
+    lines = (*lines, *([exercise.takeaway] if exercise.takeaway else []))
+    heading = f"Passed: {exercise.title} ({worth})"
+    return Verdict(exercise.id, PASSED, heading, lines, points=exercise.points, out_of=exercise.points)
+
+
+def _help(exercise):
+    return f'`hint("{exercise.id}")` gives a hint.'
+
+
 @dataclass(frozen=True, repr=False)
 class Hint(_Card):
     """One step of an exercise's hint ladder: `step` of `steps`."""
@@ -87,3 +114,16 @@ class Hint(_Card):
 
     def _parts(self):
         return "hint", f"Hint {self.step} of {self.steps}", self.text.splitlines(), (), ()
+
+
+@dataclass(frozen=True, repr=False)
+class Note(_Card):
+    """Anything else that is said: a question, a solution, one's progress."""
+
+    heading: str
+    lines: tuple[str, ...] = ()
+    table: tuple[str, ...] = ()
+    closing: tuple[str, ...] = ()
+
+    def _parts(self):
+        return "note", self.heading, self.lines, self.table, self.closing

@@ -45,8 +45,8 @@ if not all(map(importlib.util.find_spec, ["scratch", "exercises", "gguf", "token
 
 
 def chapters(root=ROOT):
-    """Return the chapters that have code to run."""
-    return [page for page in sorted(Path(root, "chapters").glob("*.md")) if "{code-cell}" in page.read_text()]
+    """Return the numbered chapters that have code to run; other pages are for the book alone."""
+    return [page for page in sorted(Path(root, "chapters").glob("[0-9]*.md")) if "{code-cell}" in page.read_text()]
 
 
 def target(chapter):
@@ -71,13 +71,17 @@ def build(chapter):
         figure = cell.metadata.get("mystnb", {}).get("figure", {})
         if "caption" in figure:
             cells.append(new_markdown_cell(plain.caption(figure.get("name", ""), figure["caption"])))
-    cells = [cell for cell in cells if cell.source]
+    return number_cells(new_notebook(cells=[cell for cell in cells if cell.source], metadata=METADATA))
+
+
+def number_cells(notebook):
+    """Give each cell an id that depends on its content alone: this keeps other cells out of a change's diff."""
     seen = {}
-    for cell in cells:  # an id that depends on the content alone keeps other cells out of a change's diff
+    for cell in notebook.cells:
         name = hashlib.sha256(cell.source.encode()).hexdigest()[:12]
         seen[name] = seen.get(name, 0) + 1
         cell.id = f"{name}-{seen[name]}"
-    return new_notebook(cells=cells, metadata=METADATA)
+    return notebook
 
 
 def is_compared(cell):

@@ -178,7 +178,8 @@ def fact(id, computed, expected, tol=0.0):
 def _short(value):
     if isinstance(value, np.ndarray):
         return np.array2string(value, precision=6, threshold=20)
-    return repr(value)
+    said = repr(value)
+    return said if len(said) < 200 else f"{said[:200]}…"
 
 
 def _as_float64(value):

@@ -2,6 +2,8 @@
 
 import os
 
+os.environ["TRANSFORMER_BLOCK_PROGRESS"] = ""  # a check in a test is no learner's progress
+
 
 def pytest_sessionfinish(session):
     """Fail a run in CI in which a test was skipped: there the model and every tool should have been present."""
