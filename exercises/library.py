@@ -42,12 +42,13 @@ def _own(exercise):
 def borrowed(exercise, answer):
     """Why this answer is not the learner's own, seen by its code alone; "" if nothing says so."""
     known = {_print(f.__code__): name for name, f in targets(exercise).items()}
-    own = {_print(f.__code__) for f in _own(exercise)}
+    # by identity: a right answer may well be written as one of the exercise's own
+    own = {id(f.__code__) for f in _own(exercise)}
     for code, names in _reachable(answer):
         for one in _nested(code):
             if _print(one) in known:
                 return _is_the_library(known[_print(one)])
-            if _print(one) in own:
+            if id(one) in own:
                 return _IS_THE_CHECKER
         if any(name == "exercises" or name.startswith("exercises.") for name in names):
             return _IS_THE_CHECKER

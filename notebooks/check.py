@@ -50,8 +50,10 @@ def main():
     }
     environment.pop("PYTHONPATH", None)
     with tempfile.TemporaryDirectory() as folder:
-        for notebook in (ROOT / "notebooks").glob("*.ipynb"):
-            shutil.copy(notebook, folder)
+        for notebook in (ROOT / "notebooks").glob("**/*.ipynb"):
+            place = Path(folder, notebook.relative_to(ROOT / "notebooks"))
+            place.parent.mkdir(exist_ok=True)
+            shutil.copy(notebook, place)
         Path(folder, "pytest.ini").write_text("[pytest]\n")  # not the library's strict settings
         command = [sys.executable, "-m", "pytest", "--nbval-lax", "--nbval-kernel-name", KERNEL]
         command += ["--nbval-cell-timeout", "600", "-p", "no:cacheprovider", "--durations=10", folder]

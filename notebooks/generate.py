@@ -1,5 +1,7 @@
 """Write notebooks/NAME.ipynb from chapters/NAME.md: what Colab and Binder open, and what the tests execute.
 
+Beside each chapter's notebook stands its problem set, notebooks/problems/NAME.ipynb, made by `notebooks.problems`.
+
     python -m notebooks.generate             write those that are out of step with their chapter
     python -m notebooks.generate --execute   also compute the stored outputs anew, after a change of the library
     python -m notebooks.generate --check     write nothing, fail if one is out of step (the pre-commit hook)
@@ -138,21 +140,40 @@ def in_step(chapter):
     return nbformat.writes(without_outputs(stored)) == nbformat.writes(build(chapter)) and all_filled(stored)
 
 
+def problem_sets(root=ROOT):
+    """Return {path: text} of the problem sets' notebooks: the learner's edition, with nobody's name in it."""
+    from notebooks import problems  # which builds on this file
+
+    return {
+        Path(root, "notebooks", "problems", f"{chapter.stem}.ipynb"): nbformat.writes(
+            problems.learner_edition(title, its, root=root)
+        )
+        + "\n"
+        for chapter, (title, its) in problems.sets(root).items()
+    }
+
+
 def main(arguments=None, root=ROOT):
     """Do what the command line asks; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--execute", action="store_true")
     asked = parser.parse_args(arguments)
+    folder = Path(root, "notebooks")
     wanted = {target(chapter): chapter for chapter in chapters(root)}
-    orphans = [path for path in Path(root, "notebooks").glob("[0-9][0-9]_*.ipynb") if path not in wanted]
+    sets = problem_sets(root)
+    orphans = [p for p in folder.glob("**/[0-9][0-9]_*.ipynb") if p not in wanted and p not in sets]
     stale = [path for path, chapter in wanted.items() if asked.execute or not in_step(chapter)]
-    for path in [*orphans, *stale]:
-        print(f"{'out of step' if asked.check else 'writing'}: notebooks/{path.name}")
+    changed = [path for path, text in sets.items() if not path.exists() or path.read_text() != text]
+    for path in [*orphans, *stale, *changed]:
+        print(f"{'out of step' if asked.check else 'writing'}: {path.relative_to(root)}")
     if asked.check:
-        return bool(orphans or stale)
+        return bool(orphans or stale or changed)
     for path in orphans:
         path.unlink()
+    for path in changed:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(sets[path])
     for path in stale:
         path.parent.mkdir(exist_ok=True)
         notebook = build(wanted[path])

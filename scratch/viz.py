@@ -226,6 +226,24 @@ def gradient_norms(norms, *, ax=None):
     return fig, ax
 
 
+def gates(z, curves, *, marked):
+    """Activations, and beside them their slopes, a dot on each curve at one input.
+
+    z : [N], inputs in ascending order; curves : {name: (values [N], slopes [N])}; marked : float, the input of the dots
+    """
+    fig, axes = plt.subplots(1, 2, figsize=(5.4, 2.9))
+    for (name, pair), colour, style in zip(curves.items(), (ATTN, FFN, STREAM), ("-", "--", "-."), strict=False):
+        for ax, y in zip(axes, pair):
+            ax.plot(z, y, color=colour, ls=style, lw=2)
+            ax.plot(marked, np.interp(marked, z, y), color=colour, marker="o")
+        axes[0].plot([], [], color=colour, ls=style, lw=2, label=name)
+    for ax, title in zip(axes, ("value", "slope")):
+        ax.axvline(marked, color=MUTED, lw=1, ls=":")
+        ax.set(title=title, xlabel="gate", xlim=(z[0], z[-1]))
+    _legend_above(axes[0], columns=3)
+    return fig, axes
+
+
 def placeholder(text):
     """An empty figure that says in words why there is nothing to see."""
     fig, ax = _axes(None, figsize=(5.4, 1.2))

@@ -178,3 +178,8 @@ def test_every_target_exists_and_is_closed():
         for name, function in library.targets(exercise).items():
             with library.closed(exercise, None), pytest.raises(library.Borrowed, match=name.replace(".", r"\.")):
                 function()
+
+
+def test_a_right_answer_written_as_one_of_the_exercises_own_is_the_learners():
+    source = textwrap.dedent(inspect.getsource(exercises.load(ID).variants[1])).replace("einsum(", "answer(", 1)
+    assert check(ID, made(source))

@@ -5,6 +5,7 @@ import importlib
 import re
 import subprocess
 import sys
+import types
 import warnings
 from functools import partial
 from pathlib import Path
@@ -152,6 +153,18 @@ def test_a_spec_for_code_is_complete(id):
     assert all(sentence(v) for v in exercise.variants)
     sizes = [sum(np.size(a) for a in args) for args in exercise.cases(np.random.default_rng(0))]
     assert sizes == sorted(sizes), "cases must ascend"
+
+
+def test_the_exercise_in_the_contributors_guide_is_certified(monkeypatch):
+    guide = (ROOT / "CONTRIBUTING.md").read_text()
+    code = re.search(r"^```python\n(.*?)^```", guide, flags=re.DOTALL | re.MULTILINE)[1]
+    module = types.ModuleType("exercises.relu_backward")
+    exec(code, vars(module))
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    rows = certify("relu-backward", SEEDS)
+    assert len(rows) == 7
+    for row in rows:
+        assert not row.misjudged, (row.name, row.misjudged[0])
 
 
 # ---- answers that are no answer ----
