@@ -18,6 +18,9 @@ def open_notebook(app, pagename, templatename, context, doctree):
     if not groups:
         return
     notebook = f"notebooks/{Path(pagename).name}.ipynb"
+    if not Path(pagename).name[0].isdigit():  # a page for the book alone has no notebook
+        context["header_buttons"] = [group for group in context["header_buttons"] if group is not groups[0]]
+        return
     if not Path(app.srcdir, notebook).exists():
         logger.warning("%s is missing: run make notebooks", notebook, location=pagename)
         return

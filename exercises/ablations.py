@@ -60,9 +60,7 @@ exercise = Choice(
             name="no positions",
             ask="RoPE is removed, the mask stays. The four tokens before the last change places. The last row is …",
             options={"same": "the same", "different": "different"},
-            wrong={
-                "different": "The last token sees all others. Without positions, can its mean know their order?"
-            },
+            wrong={"different": "The last token sees all others. Without positions, can its mean know their order?"},
             right=_shuffled,
         ),
         Part(

@@ -4,7 +4,8 @@ import time
 
 import numpy as np
 
-from exercises.calls import call, cast, copy, describe, float_dtype, make_cases, patience, size, unfit
+from exercises.calls import Returned, call, cast, copy, describe, float_dtype, make_cases, patience, size, unfit
+from exercises.library import complex_step
 from exercises.properties import SHOWN, expected, first_failure, is_empty, wide
 from exercises.questions import judge_value
 from exercises.spec import Code, sentence
@@ -14,6 +15,11 @@ FINITE_DIFFERENCES = (
     "That is what finite differences give: a few digits, at two forwards for every entry. They can check a backward, "
     "but they are none. Derive the formula: it costs about two forwards in all."
 )
+_KEPT = (
+    "It was right when it was called first. Does it keep something from one call to the next: a global, a default "
+    "argument that is an array, a table looked up by shape?"
+)
+_OVERWRITTEN = "Your function changes what it returned before: each call has to return new arrays."
 _LOW_PRECISION = "Does a step run in float32, or has a constant only a few digits?"
 
 
@@ -30,16 +36,22 @@ def judge(exercise, answer, seed=0, dtypes=(np.float64, np.float32)):
     line = unfit(exercise, answer, cases[0])
     if line:
         return not_yet(exercise, (line,))
+    first = len(cases)
+    # half of them again, the largest among them, in the same shapes with other numbers: an answer must not remember
+    cases += list(make_cases(exercise, seed + 1_000_003, dtypes[:1]))[::-2][::-1]
     seconds = [None] * len(cases)
     if exercise.large:
         cases.append(cast(exercise.large(np.random.default_rng(seed)), dtypes[0]))
         seconds.append(patience())
+    returned = Returned()
     for at, args in enumerate(cases):
         start = time.perf_counter()
         try:
             run = call(exercise, answer, args, seconds[at])
         except KeyboardInterrupt:
             return _stopped(exercise, args, time.perf_counter() - start)
+        if returned.changed(run):
+            return not_yet(exercise, (_OVERWRITTEN,))
         if isinstance(run.error, NotImplementedError):
             return not_attempted(exercise)
         if run.error is None and is_empty(run.value):
@@ -47,7 +59,10 @@ def judge(exercise, answer, seed=0, dtypes=(np.float64, np.float32)):
             return not_attempted(exercise, nothing if run.value is None else "")
         failure = first_failure(exercise, args, run)
         if failure:
-            return _not_yet(exercise, answer, cases, at, run, failure)
+            return _not_yet(exercise, answer, cases, at, run, failure, again=at >= first)
+    taken = complex_step(exercise, answer)
+    if taken:
+        return not_yet(exercise, (taken,), helps=False)
     return passed(exercise, (f"Right on all {len(cases)} cases.",))
 
 
@@ -57,7 +72,7 @@ def _stopped(exercise, args, seconds):
     return not_yet(exercise, (line,), status=STOPPED)
 
 
-def _not_yet(exercise, answer, cases, at, run, failure):
+def _not_yet(exercise, answer, cases, at, run, failure, again):
     args, diagnosis = cases[at], ""
     if failure.kind == "slow":
         diagnosis = FINITE_DIFFERENCES
@@ -65,6 +80,8 @@ def _not_yet(exercise, answer, cases, at, run, failure):
         diagnosis = _known_mistake(exercise, answer, cases, at, run, failure)
         if not diagnosis and failure.digits:
             diagnosis = FINITE_DIFFERENCES if _is_slow(exercise, answer, cases) else _LOW_PRECISION
+        if not diagnosis and again:
+            diagnosis = _KEPT
     lines = list(failure.lines)
     small = size(args) <= 2 * SHOWN
     if failure.kind not in ("returned", "library", "slow"):
@@ -105,19 +122,24 @@ def _known_mistake(exercise, answer, cases, at, run, failure):
         run = call(exercise, answer, args)
         if run.error is None:
             alike = [m for m in alike if _alike(exercise, args, run, call(exercise, m, args), failure)]
+    if len(alike) > 1:  # the same in what failed: perhaps not in the rest
+        run = call(exercise, answer, cases[at])
+        whole = [m for m in alike if _alike(exercise, cases[at], run, call(exercise, m, cases[at]))]
+        alike = whole or alike
     return sentence(alike[0]) if alike else ""
 
 
-def _alike(exercise, args, run, other, failure):
-    """Did two runs do the same: change the same inputs, and return the same for the result that failed?"""
+def _alike(exercise, args, run, other, failure=None):
+    """Did two runs do the same: change the same inputs, and return the same for the result that failed, or for all?"""
     if run.error or other.error or run.changed != other.changed or run.shared != other.shared:
         return False
     one, two = (r.value if isinstance(r.value, tuple) else (r.value,) for r in (run, other))
     if not len(one) == len(two) == len(exercise.returns):
-        return failure.kind == "returned" and len(one) == len(two)
+        return failure is not None and failure.kind == "returned" and len(one) == len(two)
     results = zip(exercise.returns, one, two, *expected(exercise, args))
     # an input changed in place is not the fault of one result: all of them must agree
-    return all(_same(*rest) for name, *rest in results if name == failure.name or failure.kind == "changed")
+    every = failure is None or failure.kind == "changed"
+    return all(_same(*rest) for name, *rest in results if every or name == failure.name)
 
 
 def _same(one, two, right, bound):

@@ -34,6 +34,9 @@ def cases(rng):
         yield D, int(rng.integers(3 * D, 4 * D))
         yield D, int(rng.integers(5 * D, 7 * D))
     yield 4096, 11008  # Llama 2 7B
+    yield 64, 170  # the widths beside 8D/3, where D is no multiple of 3
+    yield 16384, 43691
+    yield 65536, 180_000  # more than a 32-bit number can hold
 
 
 # ---- wrong answers; each docstring is what its author will read ----

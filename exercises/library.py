@@ -55,6 +55,19 @@ def borrowed(exercise, answer):
     return ""
 
 
+def complex_step(exercise, answer):
+    """Why this backward is none: a complex step has no error that shows, but its code asks for an imaginary part."""
+    if not getattr(exercise, "loss", None):
+        return ""
+    for code, _ in _reachable(answer):
+        if any("imag" in one.co_names for one in _nested(code)):
+            return (
+                "This takes a complex step: the numbers are right, but no gradient was derived. It can check a "
+                "backward, at a forward for each entry. Derive the formula."
+            )
+    return ""
+
+
 _IS_THE_CHECKER = "This uses what the exercise judges with. Write yours: that is the exercise."
 
 

@@ -99,9 +99,7 @@ def _choice(exercise, answer):
     said = answer.get("why", "") if exercise.words else ""
     if exercise.words and (not isinstance(said, str) or len(said.split()) < exercise.words):
         count = len(said.split()) if isinstance(said, str) else 0
-        line = (
-            f'The predictions are right. Now say why, in "why", in {exercise.words} words or more: it has {count}.'
-        )
+        line = f'The predictions are right. Now say why, in "why", in {exercise.words} words or more: it has {count}.'
         return not_yet(exercise, (line,))
     lines = [f"All {len(parts)} are right."] if len(parts) > 1 else []
     if exercise.words:

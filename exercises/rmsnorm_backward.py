@@ -27,6 +27,7 @@ def cases(rng):
     yield case(3, 2, 7, 1.0, 1e-6)
     dout, x, g, eps = case(2, 4, 6, 10.0 ** rng.integers(-3, 4, (2, 4, 1)), 1e-5)  # each row its own scale
     x[1, 2] = 0  # a padded token, say: r = 1 / √eps
+    g[3] = 0  # a feature that is switched off: its gain has a gradient nevertheless
     yield dout, x, g, eps
     yield case(3, 5, 8, 10.0 ** rng.uniform(-3, 3), 1e-5)
 

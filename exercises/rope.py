@@ -16,7 +16,7 @@ def cases(rng):
 
     def case(B, H, T, Dh, rows, base, layout, scale=1.0):
         x = rng.standard_normal((B, H, T, Dh)) * scale
-        return x, *rope.rope_table(rows, Dh, base), layout
+        return x, *rope.rope_table(rows, Dh, base * rng.uniform(0.5, 2)), layout
 
     # numbers of one decimal, to work through by hand: sides of the triangles 0.6² + 0.8² = 1 and 0² + 1² = 1
     cos = np.array([[1.0, 1.0], [0.6, 0.8], [0.0, -0.6]])

@@ -32,14 +32,16 @@ def cases(rng):
     x, wg = sign * np.abs(x), np.abs(wg)
     yield dout, x * 1000 / np.abs(x @ wg).max(axis=-1, keepdims=True), wg, wu, wd
     yield case(2, 3, 4, 3, 1e-3)
-    yield case(2, 4, 3, 7, 10.0 ** rng.integers(-3, 3, (2, 4, 1)))  # each token its own scale
+    dout, x, wg, wu, wd = case(2, 4, 3, 7, 10.0 ** rng.integers(-3, 3, (2, 4, 1)))  # each token its own scale
+    wg[:, 1] = 0  # a gate that was never trained: silu(0) = 0, but its slope is a half
+    yield dout, x, wg, wu, wd
     yield case(3, 4, 6, 5, 300.0)
     yield case(2, 5, 7, 9, 10.0 ** rng.uniform(-3, 2.5))
 
 
 def large(rng):
-    """55,392 entries in x and the matrices: one token and wide weights, so that loops have little to do."""
-    D, F = 96, 192
+    """86,528 entries in x and the matrices: one token and wide weights, so that loops have little to do."""
+    D, F = 128, 225
     shapes = (1, 1, D), (1, 1, D), (D, F), (D, F), (F, D)
     dout, x, *weights = (rng.standard_normal(shape) for shape in shapes)
     return dout, x, *(w / np.sqrt(D) for w in weights)

@@ -48,6 +48,9 @@ class Plain:
             if directive := DIRECTIVE.match(line):
                 fence, name, argument = directive.groups()
                 body = take(lines, re.compile(rf"^{fence[0]}{{{len(fence)},}}\s*$"))
+                end = next((at for at, later in enumerate(lines) if "{solution-end}" in later), None)
+                if name == "solution-start" and end is not None:  # else code cells stand between the two
+                    body, lines = [*body, *lines[:end]], lines[end:]
                 out.append(self.directive(name, argument.strip(), *options(body)))
             elif fence := FENCE.match(line):
                 out += [line, *take(lines, re.compile(rf"^{fence[1]}\s*$")), fence[1]]
