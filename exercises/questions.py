@@ -157,7 +157,7 @@ def asked(exercise, learner=""):
     if isinstance(exercise, Choice):
         lines = []
         for part in exercise.parts:
-            lines += [f'"{part.name}": {part.ask}', *(f'– "{key}": {said}' for key, said in part.options.items())]
+            lines += [f'`"{part.name}"` {part.ask}', *(f'– `"{key}"` {said}' for key, said in part.options.items())]
         return Note(heading, tuple(lines))
     if isinstance(exercise, Order):
         return Note(heading, (), tuple(f"{key}   {step}" for key, step in exercise.steps.items()))

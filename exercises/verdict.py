@@ -26,7 +26,7 @@ class _Card:
 
     def _repr_html_(self):
         kind, heading, lines, table, closing = self._parts()
-        body = "".join(f"<div>{_inline(line)}</div>" for line in lines)
+        body = "".join(_line(line) for line in lines)
         if table:
             # colours of the page's own, so that the table is readable on a dark one too
             style = "margin:.4em 0;padding:0;border:0;background:none;color:inherit;overflow-x:auto"
@@ -38,6 +38,12 @@ class _Card:
             f'<div role="status" style="border-left:4px solid {border};padding:.3em .8em;margin:.3em 0">'
             f"<strong>{_MARK[kind]} {_inline(heading)}</strong>{body}</div>"
         )
+
+
+def _line(text):
+    """A line of the card; an item of a list is set in, and what it belongs to set apart."""
+    style = "padding-left:1.2em" if text.startswith("– ") else "margin-top:.5em" if text.startswith("`") else ""
+    return f'<div style="{style}">{_inline(text)}</div>' if style else f"<div>{_inline(text)}</div>"
 
 
 def _inline(text):
