@@ -1,9 +1,9 @@
 """Exercises that say which mistake was made: ``check(id, answer)`` judges, ``hint(id)`` helps one step at a time.
 
 Needs NumPy alone, and runs in a notebook, a terminal and a browser. Each exercise is one file of this folder. Of the
-others, `spec` says what an exercise's file holds, `checker` judges functions (`calls` calls them, `properties` looks
-at what they return, `library` keeps existing answers out), `questions` judges values (`live` has blocks to try them
-on), `verdict` shows the judgement, and `record` remembers it.
+others, `spec` says what such a file holds, `live` has blocks that predictions are scored on, and `certify` checks the
+checks. `engine/` does the judging: its `checker` judges functions (`calls` calls them, `properties` looks at what they
+return, `library` keeps existing answers out), `questions` judges values, `verdict` shows, `record` remembers.
 """
 
 import builtins
@@ -13,14 +13,13 @@ import pkgutil
 import sys
 from pathlib import Path
 
-from exercises import record
-from exercises.verdict import NOT_YET, PASSED, STOPPED, UNKNOWN, Hint, Note, Verdict
+from exercises.engine import record
+from exercises.engine.verdict import NOT_YET, PASSED, STOPPED, UNKNOWN, Hint, Note, Verdict
 
 __all__ = ["Hint", "Note", "Verdict", "check", "export_progress", "hint", "ids", "import_progress", "learner", "load"]
 __all__ += ["progress", "question", "solution"]
 
-# the modules here that are no exercise
-_ENGINE = {"calls", "certify", "checker", "library", "live", "properties", "questions", "record", "spec", "verdict"}
+_NO_EXERCISE = {"certify", "live", "spec"}  # modules of this folder
 
 
 def check(id, answer=None):
@@ -63,7 +62,7 @@ def question(id):
     """The question that an exercise asks of this learner, where each has numbers of their own; its choices or steps."""
     if not _known(id):
         return _shown(_unknown(id))
-    from exercises import questions
+    from exercises.engine import questions
 
     return _shown(questions.asked(load(id), record.read()["learner"]))
 
@@ -72,7 +71,7 @@ def solution(id):
     """The solution of an exercise; it opens once you have tried."""
     if not _known(id):
         return _shown(_unknown(id))
-    from exercises import questions
+    from exercises.engine import questions
 
     exercise = load(id)
     state = record.read()
@@ -127,7 +126,8 @@ def import_progress(file):
 
 def ids():
     """The ids of all exercises, sorted."""
-    return sorted(m.name.replace("_", "-") for m in pkgutil.iter_modules(__path__) if m.name not in _ENGINE)
+    modules = (m.name for m in pkgutil.iter_modules(__path__) if not m.ispkg)
+    return sorted(name.replace("_", "-") for name in modules if name not in _NO_EXERCISE)
 
 
 def load(id):
@@ -139,11 +139,11 @@ def _judge(id, answer):
     if not _known(id):
         return _unknown(id)
     # here, so that an error in one of these is reported and not raised
-    from exercises import library
-    from exercises.checker import judge
-    from exercises.questions import judge_value
+    from exercises.engine import library
+    from exercises.engine.checker import judge
+    from exercises.engine.questions import judge_value
+    from exercises.engine.verdict import not_yet
     from exercises.spec import Code
-    from exercises.verdict import not_yet
 
     exercise = load(id)
     if not isinstance(exercise, Code):

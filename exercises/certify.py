@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from exercises import ids, load
-from exercises.checker import FINITE_DIFFERENCES, judge
-from exercises.questions import right_values, wrong_values
+from exercises.engine.checker import FINITE_DIFFERENCES, judge
+from exercises.engine.questions import right_values, wrong_values
+from exercises.engine.verdict import NOT_YET
 from exercises.spec import Code, sentence
-from exercises.verdict import NOT_YET
 
 DTYPES = ((np.float64,), (np.float32,), (np.float64, np.float32))
 # gradients that no formula gave: name -> (weight, step in units of h, ...; None for a complex step), h

@@ -630,17 +630,18 @@ exercise = Code(
     ),
     variants=(copies, put_back, fourth_order, one_side, directions),
     hints=(
-        "Begin with one array, x. The loss is a function of it: `np.sum(forward(x, params) * upstream)`. Its slope "
-        "at one\nentry needs two calls of forward, with that entry moved by +h and by −h.",
-        "Copy first, and in float64: `x.astype(np.float64)`, and the same for each leaf of params, in a new dict of "
-        "new dicts.\nThe float32 numbers near 1 lie 1e-7 apart: a step of 1e-5 cannot be taken there.",
-        "Keep the old value of an entry, set it to old + h, then to old − h, then to old again. h = 1e-5 leaves the\n"
-        "bend (about h²) and the rounding (about 1e-16 / h) both far below 1e-4.",
-        "A gradient is wrong when `np.abs(claim - slopes).max() > 1e-4 * np.abs(slopes).max()`. No fixed number may "
-        "stand\nalone on the right: some gradients here are as small as 1e-10.",
-        'One loop over (name, array, claim): first ("x", x, dx), then for each part and leaf (f"{part}.{leaf}",\n'
-        "params[part][leaf], grads[part][leaf]), all arrays being your copies. For each, fill `slopes` over\n"
-        '`np.ndindex(array.shape)`, compare, and collect the name. At the end `", ".join(sorted(names))`.',
+        "Begin with one array, x. The loss is a function of it: `np.sum(forward(x, params) * upstream)`.\n"
+        "Its slope at one entry needs two calls of forward, with that entry moved by +h and by −h.",
+        "Copy first, and in float64: `x.astype(np.float64)`, and each leaf of params in the same way, in new dicts.\n"
+        "The float32 numbers near 1 lie 1e-7 apart: a step of 1e-5 cannot be taken there.",
+        "Keep the old value of an entry, set it to old + h, then to old − h, then to old again.\n"
+        "h = 1e-5 leaves the bend (about h²) and the rounding (about 1e-16 / h) both far below 1e-4.",
+        "A gradient is wrong when `np.abs(claim - slopes).max() > 1e-4 * np.abs(slopes).max()`.\n"
+        "No fixed number may stand alone on the right: some gradients here are as small as 1e-10.",
+        'One loop over (name, array, claim): first ("x", x, dx), then for each part and leaf\n'
+        '(f"{part}.{leaf}", params[part][leaf], grads[part][leaf]), all arrays being your copies.\n'
+        "For each, fill `slopes` over `np.ndindex(array.shape)`, compare, and collect the name.\n"
+        'At the end `", ".join(sorted(names))`.',
     ),
     library=(
         "scratch.gradcheck.check_pair",

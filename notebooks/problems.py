@@ -21,7 +21,7 @@ from nbconvert import HTMLExporter
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 import exercises
-from exercises.questions import asked, wrong_values
+from exercises.engine.questions import asked, wrong_values
 from exercises.spec import Choice, Code, Number, sentence
 from notebooks.generate import BOOTSTRAP, METADATA, ROOT, number_cells
 from notebooks.plain import DIRECTIVE, Plain, options, take

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import exercises
-from exercises import check, library
+from exercises import check
+from exercises.engine import library
 from scratch import norm, ops
 
 ID = "rmsnorm-backward"

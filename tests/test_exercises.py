@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 
 import exercises
-from exercises import check, hint, properties
-from exercises.calls import cast
+from exercises import check, hint
 from exercises.certify import SHORT, certify
-from exercises.checker import judge
-from exercises.questions import right_values, wrong_values
+from exercises.engine import properties
+from exercises.engine.calls import cast
+from exercises.engine.checker import judge
+from exercises.engine.questions import right_values, wrong_values
 from exercises.spec import Code, sentence
 from scratch import account, ops
 
@@ -285,7 +286,7 @@ def test_the_line_of_an_error_is_the_learners_own():
         (lambda D, F: (4 * D * D, ..., ..., ...), "swiglu, classic and more are still open"),
         (lambda D, F: (5 * D * D, 3 * D * F, 8 * D * D, "same"), "attention has the wrong value"),
         (lambda D, F: (4 * D * D, "many", 8 * D * D, "same"), "swiglu is a str; expected is a number"),
-        (lambda D, F: (4 * D * D, 3 * D * F, 8 * D * D, True), "more is a bool; expected is a word"),
+        (lambda D, F: (4 * D * D, 3 * D * F, 8 * D * D, True), "more is a bool; expected is a string"),
         (lambda D, F: (4 * D * D, 3 * D * F, 8 * D * D, "gelu"), 'more is "gelu"; expected is "swiglu"'),
         (lambda D, F: (np.full(2, 4), 3 * D * F, 8 * D * D, "same"), "attention is one array of shape (2,)"),
         (account.count_block, "the library's own"),

@@ -3,7 +3,7 @@
 import pytest
 
 from exercises import check, load
-from exercises.checker import judge
+from exercises.engine.checker import judge
 from tests.further_right import RIGHT
 from tests.further_wrong import WRONG
 

@@ -9,7 +9,7 @@ import nbformat
 import pytest
 
 import exercises
-from exercises import library
+from exercises.engine import library
 from exercises.spec import Choice, Code
 from notebooks import generate, problems
 

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from exercises import check, export_progress, hint, import_progress, learner, progress, record
+from exercises import check, export_progress, hint, import_progress, learner, progress
+from exercises.engine import record
 
 
 @pytest.fixture

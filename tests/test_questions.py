@@ -5,7 +5,8 @@ import itertools
 import pytest
 
 import exercises
-from exercises import check, learner, question, questions, solution
+from exercises import check, learner, question, solution
+from exercises.engine import questions
 from exercises.live import Block, T, rows
 
 NUMBERS = ("flops", "kv-cache-bytes")
@@ -151,7 +152,7 @@ def test_a_solution_opens_after_an_attempt(id, own_progress):
 
 def test_a_question_is_asked():
     assert "L = " in repr(question("flops"))
-    assert '"attention": ' in repr(question("contributions"))
+    assert '`"attention"` The feed-forward adds nothing.' in repr(question("contributions"))
     assert "du = dy.copy()" in repr(question("order-backward"))
     assert "stands in the chapter" in repr(question("rmsnorm-backward"))
     assert "There is no exercise" in repr(question("nothing")) and "There is no" in repr(solution("nothing"))

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from exercises.calls import Run, TooSlow, cast, describe, describe_error, float_dtype, size
-from exercises.library import Borrowed
+from exercises.engine.calls import Run, TooSlow, cast, describe, describe_error, float_dtype, size
+from exercises.engine.library import Borrowed
 
 _EMPTY = (None, Ellipsis, NotImplemented)
 SHOWN = 12  # numbers; a result with more is described, not printed
@@ -85,6 +85,18 @@ def expected(exercise, args):
     A right answer in a dtype of unit roundoff u errs by at most γ · (the spec's `rounding`), γ = u / (1 − n u) ≈ u for
     the small n here; the reference errs by the same expression with its own u.
     """
+    known = _expected.get(id(args))
+    if known is None or known[0] is not exercise or known[1] is not args:
+        if len(_expected) > 100:
+            _expected.clear()
+        _expected[id(args)] = (exercise, args, _work_out(exercise, args))
+    return _expected[id(args)][2]
+
+
+_expected = {}  # id(args) -> exercise, args, what was worked out: all known mistakes are held against the same cases
+
+
+def _work_out(exercise, args):
     dtype = float_dtype(args)
     wide_dtype = WIDE if size(args) < _LARGE else np.float64
     wide = cast(args, wide_dtype)
@@ -108,7 +120,7 @@ def _shape(result):
             return [f"{name} has shape {got.shape}; expected is {right.shape}."]
     elif isinstance(right, str):
         if not isinstance(got, str):
-            return [f"{name} is {_kind(got)}; expected is a word."]
+            return [f"{name} is {_kind(got)}; expected is a string."]
     elif not isinstance(got, numbers.Real) and not (isinstance(got, np.ndarray) and got.shape == ()):
         return [f"{name} is {_kind(got)}; expected is a number."]
     return None
@@ -148,7 +160,7 @@ def _values(result):
     name, got, right = result.name, result.got, result.right
     if isinstance(right, str):
         same = got.strip().casefold() == right.casefold()
-        return None if same else [f'{name} is "{got[:30]}"; expected is "{right}".']
+        return None if same else [f'{name} is "{got[:60]}"; expected is "{right}".']
     if not isinstance(right, np.ndarray):
         return None if bool(got == right) else [f"{name} has the wrong value.", *_table(result, np.True_)]
     wrong = ~(np.abs(wide(got) - right) <= result.bound)

@@ -212,7 +212,7 @@ def _refusal(function, sentence):
     """Code that raises. It runs with the globals of the function it replaces, so it names nothing but its own."""
 
     def refuse(*args, **kwargs):
-        raise __import__("exercises.library", fromlist=["Borrowed"]).Borrowed("sentence")
+        raise __import__("exercises.engine.library", fromlist=["Borrowed"]).Borrowed("sentence")
 
     code = refuse.__code__
     return code.replace(co_consts=tuple(sentence if c == "sentence" else c for c in code.co_consts))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from exercises.library import closed
+from exercises.engine.library import closed
 
 
 @dataclass
@@ -207,7 +207,7 @@ def _folder(module):
 
 _NOT_THE_LEARNERS = (
     _folder(np),
-    _folder(sys.modules[__name__]),
+    _folder(importlib.import_module("exercises")),
     _folder(importlib.import_module("scratch")),
     sysconfig.get_paths()["stdlib"] + os.sep,
     "<frozen",

@@ -4,12 +4,12 @@ import time
 
 import numpy as np
 
-from exercises.calls import Returned, call, cast, copy, describe, float_dtype, make_cases, patience, size, unfit
-from exercises.library import complex_step
-from exercises.properties import SHOWN, expected, first_failure, is_empty, wide
-from exercises.questions import judge_value
+from exercises.engine.calls import Returned, call, cast, copy, describe, float_dtype, make_cases, patience, size, unfit
+from exercises.engine.library import complex_step
+from exercises.engine.properties import SHOWN, expected, first_failure, is_empty, wide
+from exercises.engine.questions import judge_value
+from exercises.engine.verdict import STOPPED, not_attempted, not_yet, passed
 from exercises.spec import Code, sentence
-from exercises.verdict import STOPPED, not_attempted, not_yet, passed
 
 FINITE_DIFFERENCES = (
     "That is what finite differences give: a few digits, at two forwards for every entry. They can check a backward, "
@@ -115,6 +115,8 @@ def _known_mistake(exercise, answer, cases, at, run, failure):
         fails_alike = its and (its.kind, its.name) == (failure.kind, failure.name)
         if fails_alike and _alike(exercise, cases[at], run, other, failure):
             alike.append(mutant)
+    for args in cases[:at]:  # which the answer got right
+        alike = [m for m in alike if not first_failure(exercise, args, call(exercise, m, args))]
     last = len(cases) - bool(exercise.large)  # the large case would take too long
     # Small cases may not tell two mistakes apart. Those in another dtype may have another mistake beside this one.
     later = [args for args in cases[at + 1 : last] if float_dtype(args) == float_dtype(cases[at])]
@@ -137,9 +139,7 @@ def _alike(exercise, args, run, other, failure=None):
     if not len(one) == len(two) == len(exercise.returns):
         return failure is not None and failure.kind == "returned" and len(one) == len(two)
     results = zip(exercise.returns, one, two, *expected(exercise, args))
-    # an input changed in place is not the fault of one result: all of them must agree
-    every = failure is None or failure.kind == "changed"
-    return all(_same(*rest) for name, *rest in results if every or name == failure.name)
+    return all(_same(*rest) for name, *rest in results if failure is None or name == failure.name)
 
 
 def _same(one, two, right, bound):

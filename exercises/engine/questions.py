@@ -9,9 +9,9 @@ import numbers
 
 import numpy as np
 
-from exercises import library
+from exercises.engine import library
+from exercises.engine.verdict import Note, not_attempted, not_yet, passed
 from exercises.spec import Choice, Number, Order, sentence
-from exercises.verdict import Note, not_attempted, not_yet, passed
 
 
 def judge_value(exercise, answer, learner=""):
