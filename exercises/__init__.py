@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from exercises.engine import record
-from exercises.engine.verdict import NOT_YET, PASSED, STOPPED, UNKNOWN, Hint, Note, Verdict
+from exercises.engine.verdict import NOT_YET, PASSED, STOPPED, UNKNOWN, Hint, Note, Verdict, kind_of
 
 __all__ = ["Hint", "Note", "Verdict", "check", "export_progress", "hint", "ids", "import_progress", "learner", "load"]
 __all__ += ["progress", "question", "solution"]
@@ -90,7 +90,7 @@ def learner(name, *, solutions=True):
     """Say who is learning: exercises with numbers then have this learner's. A problem set closes the solutions."""
     global _closed
     if not issubclass(type(name), str):
-        raise ValueError(f"learner: name is a {type(name).__name__}, expected a str")
+        raise ValueError(f"learner: name is {kind_of(name)}, expected a str")
     _closed = not solutions
     if name.strip():
         record.write(record.read() | {"learner": name.strip()})

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from exercises.engine.library import closed
+from exercises.engine.verdict import kind_of
 
 
 @dataclass
@@ -86,7 +87,7 @@ def unfit(exercise, answer, args):
     """Why this answer cannot be called with the exercise's arguments, or ""."""
     signature = f"`({', '.join(exercise.args)})`"
     if not callable(answer):
-        return f"Pass the function itself, without calling it: this is a {type(answer).__name__}."
+        return f"Pass the function itself, without calling it: this is {kind_of(answer)}."
     try:
         parameters = inspect.signature(answer)
     except (TypeError, ValueError):  # some built-in functions have no signature

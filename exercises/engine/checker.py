@@ -107,7 +107,7 @@ def _is_slow(exercise, answer, cases):
 
 
 def _known_mistake(exercise, answer, cases, at, run, failure):
-    """The sentence of the first mutant that fails as the answer does and gives its numbers in every case; or ""."""
+    """The sentence of the mutant that fails as the answer does and gives its numbers in most cases; or ""."""
     alike = []
     for mutant in exercise.mutants:
         other = call(exercise, mutant, cases[at])
@@ -117,13 +117,19 @@ def _known_mistake(exercise, answer, cases, at, run, failure):
             alike.append(mutant)
     for args in cases[:at]:  # which the answer got right
         alike = [m for m in alike if not first_failure(exercise, args, call(exercise, m, args))]
+    # Small cases may not tell two mistakes apart; those in another dtype may have another mistake beside this one.
     last = len(cases) - bool(exercise.large)  # the large case would take too long
-    # Small cases may not tell two mistakes apart. Those in another dtype may have another mistake beside this one.
     later = [args for args in cases[at + 1 : last] if float_dtype(args) == float_dtype(cases[at])]
+    agreed, runs = {mutant: 0 for mutant in alike}, 0
     for args in later if alike else ():
         run = call(exercise, answer, args)
         if run.error is None:
-            alike = [m for m in alike if _alike(exercise, args, run, call(exercise, m, args), failure)]
+            runs += 1
+            for mutant in alike:
+                agreed[mutant] += _alike(exercise, args, run, call(exercise, mutant, args), failure)
+    # a second mistake may spoil some of them, but not most
+    most = max(agreed.values(), default=0)
+    alike = [mutant for mutant in alike if agreed[mutant] == most and 2 * most >= runs]
     if len(alike) > 1:  # the same in what failed: perhaps not in the rest
         run = call(exercise, answer, cases[at])
         whole = [m for m in alike if _alike(exercise, cases[at], run, call(exercise, m, cases[at]))]

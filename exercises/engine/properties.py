@@ -7,6 +7,7 @@ import numpy as np
 
 from exercises.engine.calls import Run, TooSlow, cast, describe, describe_error, float_dtype, size
 from exercises.engine.library import Borrowed
+from exercises.engine.verdict import kind_of
 
 _EMPTY = (None, Ellipsis, NotImplemented)
 SHOWN = 12  # numbers; a result with more is described, not printed
@@ -229,7 +230,7 @@ def is_empty(value):
 def _kind(value):
     if isinstance(value, np.ndarray):
         return f"one array of shape {value.shape}"
-    return "None" if value is None else f"a {type(value).__name__}"
+    return "None" if value is None else kind_of(value)
 
 
 def _and(names):

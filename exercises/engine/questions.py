@@ -10,7 +10,7 @@ import numbers
 import numpy as np
 
 from exercises.engine import library
-from exercises.engine.verdict import Note, not_attempted, not_yet, passed
+from exercises.engine.verdict import Note, kind_of, not_attempted, not_yet, passed
 from exercises.spec import Choice, Number, Order, sentence
 
 
@@ -37,7 +37,7 @@ def _number(exercise, answer, learner):
     if isinstance(answer, np.ndarray) and answer.shape == ():
         answer = answer.item()
     if not isinstance(answer, numbers.Real) or isinstance(answer, bool):
-        return not_yet(exercise, (f"This is a {type(answer).__name__}; give one number, in {exercise.unit}.",))
+        return not_yet(exercise, (f"This is {kind_of(answer)}; give one number, in {exercise.unit}.",))
     if not math.isfinite(answer):
         return not_yet(exercise, (f"This is {answer}; give a finite number, in {exercise.unit}.",))
     given = quantities(exercise, learner)
@@ -77,7 +77,7 @@ def _choice(exercise, answer):
         return not_attempted(exercise, "Put your answer where the `...` stand.")
     names = [part.name for part in parts] + (["why"] if exercise.words else [])
     if not isinstance(answer, dict):
-        return not_yet(exercise, (f"This is a {type(answer).__name__}; give a dict with {_quoted(names)}.",))
+        return not_yet(exercise, (f"This is {kind_of(answer)}; give a dict with {_quoted(names)}.",))
     if all(answer.get(name, ...) in (None, ..., "") for name in names):
         return not_attempted(exercise, "Put your answers where the `...` stand.")
     unknown = [name for name in answer if name not in names]
@@ -112,7 +112,7 @@ def _quoted(names):
 
 
 def _short(value):
-    return f'"{value[:30]}"' if isinstance(value, str) else f"a {type(value).__name__}"
+    return f'"{value[:30]}"' if isinstance(value, str) else kind_of(value)
 
 
 # ---- orders ----
@@ -124,7 +124,7 @@ def _order(exercise, answer):
         return not_attempted(exercise, "Put your order where the `...` stand.")
     given = answer.replace(",", " ").split() if isinstance(answer, str) else answer
     if not isinstance(given, list | tuple):
-        return not_yet(exercise, (f"This is a {type(answer).__name__}; give a list of {_quoted(steps)}.",))
+        return not_yet(exercise, (f"This is {kind_of(answer)}; give a list of {_quoted(steps)}.",))
     if not given or all(item in (None, ...) for item in given):
         return not_attempted(exercise, "Put your order where the `...` stand.")
     keys = [_key(item) for item in given]

@@ -46,6 +46,12 @@ def _line(text):
     return f'<div style="{style}">{_inline(text)}</div>' if style else f"<div>{_inline(text)}</div>"
 
 
+def kind_of(value):
+    """What a value is, in words: "an int", "a list"."""
+    name = type(value).__name__
+    return f"a{'n' if name[0].lower() in 'aeio' else ''} {name}"
+
+
 def _inline(text):
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text, quote=False))
 
