@@ -271,6 +271,57 @@ def test_a_bad_answer_gets_one_helpful_sentence(answer, said):
     assert len(repr(verdict).splitlines()) <= 9
 
 
+def spoiled(exercise, spoil):
+    """The exercise's first variant with its results, as a tuple, put through `spoil(results, args)`."""
+
+    def answer(*args):
+        value = exercise.variants[0](*args)
+        return spoil(value if isinstance(value, tuple) else (value,), args)
+
+    answer.__module__ = "exercises.spoiled"  # else the exercise's own functions are closed to it
+    return answer
+
+
+def one(results):
+    return results if len(results) > 1 else results[0]
+
+
+def first_spoiled(change):
+    """Change the first result and leave the others."""
+    return lambda results, args: one((change(results[0]), *results[1:]))
+
+
+def view_of_an_input(results, args):
+    same = [a for a in args if isinstance(a, np.ndarray) and (a.shape, a.dtype) == (results[0].shape, results[0].dtype)]
+    return one((same[0][...] if same else results[0], *results[1:]))
+
+
+BOTH = (np.float64, np.float32)
+SPOILED = {
+    "raises": (lambda results, args: {}["missing"], BOTH, "raised KeyError"),
+    "returns None": (lambda results, args: None, BOTH, "returned None"),
+    "returns a list": (lambda results, args: [r.tolist() for r in results], BOTH, "a list"),
+    "a wrong shape": (first_spoiled(lambda r: r[None]), BOTH, "has shape"),
+    "NaN": (first_spoiled(lambda r: r * np.nan), BOTH, "has NaN at"),
+    "the wrong dtype": (first_spoiled(lambda r: r.astype(np.float64)), (np.float32,), "The numbers are right, but"),
+    "a view of an input": (view_of_an_input, BOTH, "shares the memory of"),
+    "a string": (first_spoiled(str), BOTH, "is a str; expected is an array"),
+}
+
+
+@pytest.mark.parametrize("id", [id for id in CODE if exercises.load(id).rounding])
+@pytest.mark.parametrize("how", SPOILED)
+def test_every_exercise_on_arrays_says_what_is_wrong_with_a_result(id, how):
+    exercise = exercises.load(id)
+    spoil, dtypes, said = SPOILED[how]
+    verdict = judge(exercise, spoiled(exercise, spoil), 0, dtypes)
+    if how == "a view of an input" and verdict:  # no input has the shape of a result
+        assert id in ("tied-gradient", "cached-attention")
+        return
+    assert not verdict and said in repr(verdict), verdict
+    assert len(verdict.lines) + bool(verdict.diagnosis) <= 3
+
+
 def test_the_line_of_an_error_is_the_learners_own():
     def wrong_axis(dout, x, g, eps):
         return np.sum(dout, axis=7), g
@@ -295,6 +346,89 @@ def test_the_line_of_an_error_is_the_learners_own():
 )
 def test_counts(answer, said):
     assert said in repr(check("count-block", answer))
+
+
+# ---- analytic means analytic; nothing is kept ----
+
+
+def loss(dout, x, g, eps):
+    return (dout * g * x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + eps)).sum()
+
+
+def slopes(at, h, dout, x, g, eps):
+    """Central differences of the loss, or a complex step where h is 0."""
+    work = [dout, x, g]
+    work[at] = a = work[at].astype(complex if h == 0 else np.float64)
+    found = np.empty(a.shape)
+    for index in np.ndindex(*a.shape):
+        kept = a[index]
+        if h == 0:
+            a[index] = kept + 1e-30j
+            found[index] = loss(*work, eps).imag / 1e-30
+        else:
+            a[index] = kept + h
+            up = loss(*work, eps)
+            a[index] = kept - h
+            found[index] = (up - loss(*work, eps)) / (2 * h)
+        a[index] = kept
+    return found.astype(x.dtype)
+
+
+def test_finite_differences_are_no_derivation():
+    verdict = check("rmsnorm-backward", lambda *args: (slopes(1, 1e-5, *args), slopes(2, 1e-5, *args)))
+    assert verdict.diagnosis.startswith("That is what finite differences give")
+    assert "of float64's 15 digits" in repr(verdict)
+
+
+def test_a_complex_step_is_none_either():
+    verdict = check("rmsnorm-backward", lambda *args: (slopes(1, 0, *args), slopes(2, 0, *args)))
+    assert "far too slow on dout [2, 64, 256]" in repr(verdict), verdict
+
+    def along_rows(dout, x, g, eps):  # all rows at once: exact, and quick enough
+        dx = np.empty(x.shape)
+        for i in range(x.shape[-1]):
+            z = x.astype(complex)
+            z[..., i] += 1e-30j
+            out = g * z / np.sqrt((z * z).mean(axis=-1, keepdims=True) + eps)
+            dx[..., i] = (dout * out).sum(axis=-1).imag / 1e-30
+        return dx.astype(x.dtype), right(dout, x, g, eps)[1]
+
+    assert "This takes a complex step" in repr(check("rmsnorm-backward", along_rows))
+
+
+def test_a_constant_of_few_digits_is_noticed():
+    verdict = check("rmsnorm-backward", of(lambda dx, dg: (dx * dx.dtype.type(1 + 1e-9), dg)))
+    assert "Does a step run in float32, or has a constant only a few digits?" in repr(verdict)
+
+
+def test_what_is_kept_between_calls_is_noticed():
+    total = []
+
+    def adds_up(dout, x, g, eps):
+        dx, dg = right(dout, x, g, eps)
+        total.append(dg)
+        return dx, sum(d for d in total if d.shape == dg.shape and d.dtype == dg.dtype)
+
+    assert "Does it keep something from one call to the next" in repr(check("rmsnorm-backward", adds_up))
+    buffers = {}
+
+    def overwrites(dout, x, g, eps):
+        dx, dg = right(dout, x, g, eps)
+        buffer = buffers.setdefault((dx.shape, dx.dtype), np.empty_like(dx))
+        buffer[...] = dx
+        return buffer, dg
+
+    assert "changes what it returned before" in repr(check("rmsnorm-backward", overwrites))
+
+
+def test_two_mistakes_are_named_one_after_the_other():
+    """A second mistake that shows in other cases does not hide the first."""
+
+    def interleaved_always_and_put_in_halves(x, cos, sin, layout):
+        T, a, b = x.shape[2], x[..., ::2], x[..., 1::2]
+        return np.concatenate([a * cos[:T] - b * sin[:T], a * sin[:T] + b * cos[:T]], axis=-1)
+
+    assert "They have to go back to their places" in repr(check("rope", interleaved_always_and_put_in_halves))
 
 
 # ---- check never raises, and leaves everything as it was ----
