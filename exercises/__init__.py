@@ -52,8 +52,8 @@ def hint(id, step=None):
         return _shown(_unknown(id))
     ladder = load(id).hints
     given = record.of(record.read(), id)["hints"]
-    step = given + 1 if step is None else step
-    step = min(max(int(step), 1), len(ladder))
+    step = step if type(step) is int else given + 1
+    step = min(max(step, 1), len(ladder))
     record.count(id, hints=max(step - given, 0))
     return _shown(Hint(ladder[step - 1], step, len(ladder)))
 
@@ -90,18 +90,22 @@ def learner(name, *, solutions=True):
     """Say who is learning: exercises with numbers then have this learner's. A problem set closes the solutions."""
     global _closed
     if not issubclass(type(name), str):
-        raise ValueError(f"learner: name is {kind_of(name)}, expected a str")
+        line = f'This name is {kind_of(name)}; give it as text: `learner("Ada")`.'
+        return _shown(Note("Nothing was changed", (line,)))
     _closed = not solutions
-    if name.strip():
-        record.write(record.read() | {"learner": name.strip()})
+    record.write(record.read() | {"learner": name.strip()})
+    return None
 
 
 def progress():
     """Your points by chapter, with attempts and hints."""
     state, exercises = record.read(), [load(id) for id in ids()]
     points = sum(record.of(state, e.id)["points"] for e in exercises)
-    heading = f"Progress: {points} of {sum(e.points for e in exercises)} points"
-    return _shown(Note(heading, (), tuple(record.table(state, exercises))))
+    whose = f" of {state['learner']}" if state["learner"] else ""
+    heading = f"Progress{whose}: {points} of {sum(e.points for e in exercises)} points"
+    damaged = record.set_aside()
+    lines = (f"An earlier progress file was damaged; it was set aside as `{damaged}`.",) if damaged else ()
+    return _shown(Note(heading, lines, tuple(record.table(state, exercises))))
 
 
 def export_progress(file=None):
@@ -109,7 +113,10 @@ def export_progress(file=None):
     text = record.to_text(record.read())
     if file is None:
         return text
-    Path(file).write_text(text, encoding="utf-8")
+    try:
+        Path(file).write_text(text, encoding="utf-8")
+    except (OSError, TypeError) as error:
+        return _shown(Note("Nothing was written", (f"{error}",)))
     return _shown(Note(f"Progress written to {Path(file).name}"))
 
 
@@ -118,7 +125,7 @@ def import_progress(file):
     text = file if isinstance(file, str) and file.lstrip().startswith("{") else None
     try:
         other = record.parse(Path(file).read_text(encoding="utf-8") if text is None else text)
-    except (OSError, ValueError) as error:
+    except (OSError, TypeError, ValueError) as error:
         return _shown(Note("Nothing was imported", (f"{error}",)))
     record.write(record.merge(record.read(), other))
     return progress()
@@ -158,7 +165,11 @@ def _known(id):
 
 def _unknown(id):
     said = _text(id)
-    close = difflib.get_close_matches(said, ids(), n=3, cutoff=0.4)
+    if not issubclass(type(id), str):
+        line = 'The id comes first, in quotes: `check("rmsnorm-backward", your_function)`.'
+        return Verdict(said, UNKNOWN, "Which exercise?", (line,))
+    close = [name for name in ids() if name == said.replace("_", "-").lower()]
+    close = close or difflib.get_close_matches(said, ids(), n=3, cutoff=0.4)
     line = "Did you mean " if close else "There are "
     line += ", ".join(f'"{name}"' for name in close or ids())
     return Verdict(said, UNKNOWN, f'There is no exercise "{said}"', (f"{line}{'?' if close else '.'}",))

@@ -39,7 +39,7 @@ def _sharper():
 exercise = Choice(
     id="ablations",
     title="Take a part away",
-    chapter="03_attention",
+    chapter="07_block",
     points=2,
     stars=2,
     minutes=15,
@@ -58,7 +58,7 @@ exercise = Choice(
         ),
         Part(
             name="no positions",
-            ask="RoPE is removed, the mask stays. The four tokens before the last change places. The last row is …",
+            ask="RoPE is removed, the mask stays. The first four of five tokens are reordered. The last row is …",
             options={"same": "the same", "different": "different"},
             wrong={"different": "The last token sees all others. Without positions, can its mean know their order?"},
             right=_shuffled,

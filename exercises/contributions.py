@@ -30,7 +30,7 @@ exercise = Choice(
     id="contributions",
     title="Who brings what into the stream",
     chapter="07_block",
-    points=3,
+    points=2,
     stars=1,
     minutes=15,
     parts=(
@@ -80,7 +80,7 @@ exercise = Choice(
         ),
         Part(
             name="post-norm",
-            ask="The same in a post-norm block, out = norm(x + branch(x)).",
+            ask="In a post-norm block, out = norm(x + branch(x)), both branches add nothing. How much arrives at x?",
             options={"nothing": "none of it", "all": "all, unchanged", "changed": "some, changed by a norm"},
             wrong={
                 "nothing": "There is a way besides the branches; something stands on it, but it is not shut.",
@@ -90,7 +90,7 @@ exercise = Choice(
         ),
         Part(
             name="times ten",
-            ask="The stream of a pre-norm block is made ten times as long. What does the feed-forward add now?",
+            ask="Attention adds nothing; a pre-norm block's stream is made ten times as long. The feed-forward adds …",
             options={"a tenth": "a tenth of before", "same": "nearly the same", "ten times": "ten times as much"},
             wrong={
                 "a tenth": "The branch never learns how long the stream is: what does it read?",

@@ -72,6 +72,26 @@ def shared_scores(L, D, H, K, F, V, T):
     return 2 * _weights(L, D, H, K, F, V) + 4 * L * T * K * D // H
 
 
+def no_output_projection(L, D, H, K, F, V, T):
+    """A block's attention has four matrices. You left out one of D × D: queries and output both have one."""
+    return reference(L, D, H, K, F, V, T) - 2 * L * D * D
+
+
+def keys_without_values(L, D, H, K, F, V, T):
+    """You counted one matrix for K heads; keys and values have one each."""
+    return reference(L, D, H, K, F, V, T) - 2 * L * D * K * D // H
+
+
+def scores_once(L, D, H, K, F, V, T):
+    """You counted the scores of one layer. Each of the L layers has its own."""
+    return 2 * _weights(L, D, H, K, F, V) + 4 * T * D
+
+
+def scores_squared(L, D, H, K, F, V, T):
+    """You counted T × T scores; those are the whole sequence's. One token has T of them."""
+    return 2 * _weights(L, D, H, K, F, V) + 4 * L * T * T * D
+
+
 def two_matrices(L, D, H, K, F, V, T):
     """Your feed-forward has two matrices; a SwiGLU has three."""
     return 2 * (_weights(L, D, H, K, F, V) - L * D * F) + 4 * L * T * D
@@ -137,6 +157,10 @@ exercise = Number(
         lookup_counted,
         heads_not_shared,
         shared_scores,
+        no_output_projection,
+        keys_without_values,
+        scores_once,
+        scores_squared,
         two_matrices,
         one_layer,
         causal_half,

@@ -322,7 +322,8 @@ def upstream_ignored(forward, dx, grads, x, params, upstream):
 
 
 def mean_for_sum(forward, dx, grads, x, params, upstream):
-    """Your loss is the mean of out ⊙ upstream where the sum belongs. So all your slopes are too small by one factor."""
+    """Every array is called wrong, the right ones too. Is your loss the sum of out ⊙ upstream, not the mean? Is each
+    entry put back after its step? Compare your slope of one entry with the claim by hand."""
     numeric = _differences(forward, x, params, upstream)
     return _report(_off(_by_name(dx, grads), {n: g / x.size for n, g in numeric.items()}))
 

@@ -127,5 +127,5 @@ exercise = Number(
         "One token, one block: 2 · K · Dh numbers. H does not enter.",
         "Multiply by L blocks, T tokens, B sequences, and bits / 8 bytes a number.",
     ),
-    takeaway="2 · L · K · Dh numbers a token. Sharing heads divides it by H / K; F and V do not enter.",
+    takeaway="2 · L · K · Dh numbers a token. Sharing heads divides it by H / K; H itself does not enter.",
 )

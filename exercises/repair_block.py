@@ -162,39 +162,41 @@ def _with_bugs(*bugs):
 
 
 def nothing_changed(*args):
-    """All three bugs are still there. Begin with the mask: change the last token of x, and look whether an earlier row
-    of out moves."""
+    """All three bugs are still there. What does the chapter promise of every block? Change one token of x at a time,
+    and look which rows of out move."""
     return _with_bugs("mask", "norm", "residual")(*args)
 
 
 def mask_repaired(*args):
-    """The mask is right now. Two bugs are left, both below attention: follow x and u through the last lines, and ask at
-    each which of the two it should be."""
+    """That was one: a token no longer hears a later one. Two promises are still broken. What should out be when the
+    feed-forward adds nothing?"""
     return _with_bugs("norm", "residual")(*args)
 
 
 def norm_repaired(*args):
-    """The second norm is right now. Two bugs are left: who may see whom, and what the feed-forward is added to."""
+    """That was one: both branches read a normalized copy. Two promises are still broken. Which rows of out may move
+    when the last token changes?"""
     return _with_bugs("mask", "residual")(*args)
 
 
 def residual_repaired(*args):
-    """The last add is right now. Two bugs are left: who may see whom, and what the second norm divides by."""
+    """That was one: nothing is lost from the stream. Two promises are still broken. Which rows of out may move when the
+    last token changes?"""
     return _with_bugs("mask", "norm")(*args)
 
 
 def mask_left(*args):
-    """One bug is left, in the mask: each token still sees one that comes after it."""
+    """One is left: a token still hears one that comes after it."""
     return _with_bugs("mask")(*args)
 
 
 def norm_left(*args):
-    """One bug is left, in the second norm: print the root-mean-square of `u * r`. It should be 1 in every row."""
+    """One is left: what the feed-forward reads is not normalized. Print the root-mean-square of its rows."""
     return _with_bugs("norm")(*args)
 
 
 def residual_left(*args):
-    """One bug is left, in the last line: set wd to zero, and out should be u. What attention brought is lost."""
+    """One is left: what attention brought is lost on its way out. Set wd to zero, and look at what comes out."""
     return _with_bugs("residual")(*args)
 
 

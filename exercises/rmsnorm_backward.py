@@ -137,6 +137,12 @@ def sum_for_mean(dout, x, g, eps):
     return _backward(dout, x, g, _inverse_root(x, eps), c=c * x.shape[-1])
 
 
+def twice(dout, x, g, eps):
+    """The correction is twice the right one: the derivative of s^(−1/2) brings a ½ against the 2 of the square."""
+    r = _inverse_root(x, eps)
+    return _backward(dout, x, g, r, c=2 * (dout * g * x).sum(axis=-1, keepdims=True))
+
+
 def half(dout, x, g, eps):
     """The correction is half the right one: the ½ of the root cancels against the 2 of the square."""
     return _backward(dout, x, g, _inverse_root(x, eps), c=(dout * g * x).sum(axis=-1, keepdims=True) / 2)
@@ -198,6 +204,12 @@ def dg_not_summed(dout, x, g, eps):
     """Your dg is one gradient for each token. They share one g [D]: sum over B and T."""
     r = _inverse_root(x, eps)
     return _backward(dout, x, g, r)[0], dout * x * r
+
+
+def dg_per_position(dout, x, g, eps):
+    """Your dg is summed over the batch, not over the tokens. All share one g [D]: sum over B and T."""
+    r = _inverse_root(x, eps)
+    return _backward(dout, x, g, r)[0], (dout * x * r).sum(axis=0)
 
 
 def dg_per_sequence(dout, x, g, eps):
@@ -288,7 +300,7 @@ exercise = Code(
     id="rmsnorm-backward",
     title="RMSNorm backward, gain last",
     chapter="07_block",
-    points=2,
+    points=3,
     stars=2,
     minutes=25,
     args=("dout", "x", "g", "eps"),
@@ -309,6 +321,7 @@ exercise = Code(
         r_squared,
         r_once,
         sum_for_mean,
+        twice,
         half,
         one_c_for_all,
         one_r_for_all,
@@ -319,6 +332,7 @@ exercise = Code(
         dg_without_r,
         dg_with_g,
         dg_not_summed,
+        dg_per_position,
         dg_per_sequence,
         in_place,
         in_place_then_used,

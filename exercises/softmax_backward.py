@@ -120,6 +120,24 @@ def plus_sign(dout, x):
     return p * (dout + _c(dout, p))
 
 
+def negative(dout, x):
+    """Your dx has the wrong sign throughout: a score that grows takes weight from the others for its own key."""
+    p = _softmax(x)
+    return -p * (dout - _c(dout, p))
+
+
+def upstream_forgotten(dout, x):
+    """Your dx does not depend on dout. p (1 − p) is a slope; a gradient is what arrives, carried back by the slopes."""
+    p = _softmax(x)
+    return p * (1 - p)
+
+
+def p_in_first_term_only(dout, x):
+    """Only your first term has a p in front. What is taken away through the row's sum is in proportion to p as well."""
+    p = _softmax(x)
+    return p * dout - _c(dout, p)
+
+
 def p_not_in_front(dout, x):
     """Your dx is the bracket alone. Both terms carry the weight of the score's own key in front."""
     p = _softmax(x)
@@ -340,6 +358,9 @@ exercise = Code(
         plain_mean,
         mean_for_sum,
         plus_sign,
+        negative,
+        upstream_forgotten,
+        p_in_first_term_only,
         p_not_in_front,
         slope_twice,
         p_in_second_term_only,

@@ -25,7 +25,7 @@ exercise = Choice(
     parts=(
         Part(
             name="why",
-            ask="At F = 4D a SwiGLU has 12D² weights and the classic MLP 8D². Why?",
+            ask="At F = 4D a SwiGLU has more weights than the classic MLP of the same width. Why?",
             options={
                 "a": "SiLU has weights of its own, GELU has none",
                 "b": "the gate is a third matrix, as large as the other two",

@@ -85,8 +85,8 @@ def only_head(dx, ids, h, dlogits):
 
 
 def repeats_lost(dx, ids, h, dlogits):
-    """Repeated ids are lost. `d[ids] += dx` reads d[ids] once and writes back once, so of all tokens with the same id
-    only the last one counts."""
+    """Repeated ids are lost. A statement such as `d[ids] += dx` or `d[ids] = dx` writes each row once, so of all tokens
+    with the same id only the last one counts."""
     _, head = _two(dx, ids, h, dlogits)
     lookup = np.zeros_like(head)
     lookup[ids] += dx

@@ -1,7 +1,7 @@
 """Write problem sets, one notebook for each chapter: a learner's edition, an instructor's, and a list to print.
 
     python -m notebooks.problems                   both editions and the list, into _build/problems/
-    python -m notebooks.problems --learner "Ada"   the learner's edition with this learner's own numbers
+    python -m notebooks.problems --learner "Ada"   with this learner's own numbers, and the results for the instructor
     python -m notebooks.problems --out FOLDER      elsewhere
 
 Prompts, stubs and solutions come from the chapters, points, hints and known mistakes from `exercises`. The learner's
@@ -17,11 +17,12 @@ from pathlib import Path
 import jupytext
 import nbformat
 import yaml
+from latex2mathml.converter import convert
 from nbconvert import HTMLExporter
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 import exercises
-from exercises.engine.questions import asked, wrong_values
+from exercises.engine.questions import asked, solved, wrong_values
 from exercises.spec import Choice, Code, Number, sentence
 from notebooks.generate import BOOTSTRAP, METADATA, ROOT, number_cells
 from notebooks.plain import DIRECTIVE, Plain, options, take
@@ -123,30 +124,58 @@ def learner_edition(title, its, name="", root=ROOT):
     return number_cells(new_notebook(cells=cells, metadata=METADATA))
 
 
-def instructor_edition(title, its, root=ROOT):
-    """The same with solutions, rubric and timing."""
+def instructor_edition(title, its, name="", root=ROOT):
+    """The same with solutions, rubric and timing, and this learner's results."""
     cells = [new_markdown_cell(_front(title, its, " (instructor's edition)")), new_code_cell(_bootstrap(root))]
-    cells.append(new_code_cell(SETUP.format(name="").replace(", solutions=False", "")))
+    cells.append(new_code_cell(SETUP.format(name=name).replace(", solutions=False", "")))
     for number, problem in enumerate(its, 1):
-        cells.append(new_markdown_cell(_prompt(number, problem)))
+        cells.append(new_markdown_cell(_prompt(number, problem, name)))
         cells += [new_code_cell(source) for source in problem.code]
         cells.append(new_markdown_cell("### Solution"))
         for kind, source in problem.solution:
             cells.append(new_markdown_cell(source) if kind == "markdown" else new_code_cell(source))
-        cells.append(new_markdown_cell(_rubric(exercises.load(problem.id))))
+        cells.append(new_markdown_cell(_rubric(exercises.load(problem.id), name)))
     return number_cells(new_notebook(cells=cells, metadata=METADATA))
 
 
-def printable(found):
-    """The list of all problems as one page of HTML."""
-    cells = [new_markdown_cell(f"# Problems of {_title()}")]
+def printable(found, name=""):
+    """The list of all problems as one page of HTML that needs nothing else; each chapter's begin on a new sheet."""
+    cells = [new_markdown_cell(f"# Problems of {_title()}\n\nName: {name or '_' * 40}")]
     for title, its in found.values():
-        cells.append(new_markdown_cell(_front(title, its).replace("# ", "## ", 1)))
+        front = _front(title, its).partition("`check`")[0].replace("# ", "## ", 1)
+        cells.append(new_markdown_cell(f'<div style="break-before: page"></div>\n\n{front}'))
         for number, problem in enumerate(its, 1):
-            cells.append(new_markdown_cell(_prompt(number, problem).replace("## ", "### ", 1)))
-            cells.append(new_code_cell("\n\n".join(problem.code)))
-    exporter = HTMLExporter(exclude_input_prompt=True, exclude_output_prompt=True)
-    return exporter.from_notebook_node(new_notebook(cells=cells, metadata=METADATA))[0]
+            spec = exercises.load(problem.id)
+            prompt = _prompt(number, problem).replace("## ", "### ", 1)
+            if not isinstance(spec, Code):  # what `question` shows
+                note = asked(spec, name)
+                shown = [line for line in (*note.lines, *note.table) if line != spec_question(spec)]
+                items = [f"    - {line[2:]}" if line.startswith("– ") else f"- {line}" for line in shown]
+                prompt += "\n\n" + "\n".join(items)
+            cells.append(new_markdown_cell(as_mathml(prompt)))
+            code = [source for source in problem.code if not source.startswith("question(")]
+            cells.append(new_code_cell("\n\n".join(code)))
+    exporter = HTMLExporter(exclude_input_prompt=True, exclude_output_prompt=True, mathjax_url="", require_js_url="")
+    resources = {"metadata": {"name": f"Problems of {_title()}"}}
+    return exporter.from_notebook_node(new_notebook(cells=cells, metadata=METADATA), resources=resources)[0]
+
+
+def spec_question(spec):
+    """The line that repeats the prompt, where there is one."""
+    return f"{spec.question} Answer in {spec.unit}." if isinstance(spec, Number) else ""
+
+
+def as_mathml(text):
+    """Markdown with its formulas as MathML, which a browser prints without a network; code is left alone."""
+
+    def formula(match):
+        if match["code"]:
+            return match[0]
+        display = "block" if match["display"] else "inline"
+        return convert(re.sub(r"\\tag\{.*?\}", "", match["display"] or match["inline"]).strip(), display=display)
+
+    pattern = r"(?P<code>```.*?```|`[^`]*`)|\$\$(?P<display>.*?)\$\$|\$(?P<inline>[^$]+)\$"
+    return re.sub(pattern, formula, text, flags=re.DOTALL)
 
 
 def _title(root=ROOT):
@@ -175,14 +204,20 @@ def _prompt(number, problem, name=""):
     return text
 
 
-def _rubric(spec):
+def _rubric(spec, name=""):
     """What an instructor needs beside the prompt: time, points, what people get wrong, the ladder of hints."""
-    lines = ["### Rubric", "", f"{spec.points} points, about {spec.minutes} minutes, {'★' * spec.stars}."]
+    points = f"{spec.points} point{'s' * (spec.points != 1)}"
+    lines = ["### Rubric", "", f"{points}, about {spec.minutes} minutes, {'★' * spec.stars}."]
+    lines += ["", "All points for an answer that passes `check`; none is given in part."]
+    if isinstance(spec, Number):
+        lines += ["", f"The answer{f' for {name}' if name else ''}: {solved(spec, name).lines[0]}"]
     if isinstance(spec, Choice) and spec.words:
-        lines += ["", "The predictions are judged by `check`. Read the words for:", ""]
+        lines += [
+            "",
+            "`check` judges the predictions, and counts the words. Read these, and take points off as you see fit:",
+            "",
+        ]
         lines += [f"- {line}" for line in spec.rubric]
-    elif isinstance(spec, Code):
-        lines += ["", "All points for an answer that passes `check`; none is given in part."]
     said = [sentence(m) for m in spec.mutants] if isinstance(spec, Code) else [s for _, _, s in wrong_values(spec)]
     lines += ["", "Known mistakes, as their authors are told:", "", *[f"- {line}" for line in said]]
     lines += ["", "Hints:", "", *[f"{n}. {' '.join(h.split())}" for n, h in enumerate(spec.hints, 1)]]
@@ -201,12 +236,12 @@ def main(arguments=None, root=ROOT):
     for chapter, (title, its) in found.items():
         for edition, notebook in (
             ("learner", learner_edition(title, its, asked_for.learner, root)),
-            ("instructor", instructor_edition(title, its, root)),
+            ("instructor", instructor_edition(title, its, asked_for.learner, root)),
         ):
             path = asked_for.out / edition / f"{chapter.stem}.ipynb"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(nbformat.writes(notebook) + "\n")
-    (asked_for.out / "problems.html").write_text(printable(found))
+    (asked_for.out / "problems.html").write_text(printable(found, asked_for.learner))
     count = sum(len(its) for _, its in found.values())
     print(f"{count} problems of {len(found)} chapters: learner/, instructor/ and problems.html in {asked_for.out}")
     return 0

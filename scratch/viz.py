@@ -226,6 +226,25 @@ def gradient_norms(norms, *, ax=None):
     return fig, ax
 
 
+def gradients_by_depth(depths, norms, *, ax=None):
+    """Gradient of the first and of the last block's weights against the number of blocks; both axes logarithmic.
+
+    depths : [N], in ascending order; norms : {form: [N, 2] lengths, of the first block and the last}
+    """
+    fig, ax = _axes(ax)
+    for (form, pair), colour in zip(norms.items(), (ATTN, FFN), strict=False):
+        for lengths, block, style in zip(np.transpose(pair), ("first", "last"), ("o--", "s-"), strict=True):
+            ax.plot(depths, lengths, style, color=colour, lw=2, ms=4, label=f"{form}, {block}")
+    guide = 0.7 * next(iter(norms.values()))[0][1] * np.sqrt(depths[0] / depths)
+    ax.plot(depths, guide, color=INK, lw=1.2, ls=":", label="like 1/√L")
+    ax.set_xscale("log", base=2)
+    ax.set_xticks(depths, depths)
+    _log_axis(ax)
+    ax.set(xlabel="blocks in the stack, L", ylabel="length of the gradient")
+    _legend_above(ax, columns=3)
+    return fig, ax
+
+
 def gates(z, curves, *, marked):
     """Activations, and beside them their slopes, a dot on each curve at one input.
 

@@ -185,6 +185,19 @@ def no_return(dout, x, g, eps):
     right(dout, x, g, eps)
 
 
+def test_an_answer_that_is_half_done_is_an_attempt():
+    def one_layout(x, cos, sin, layout):
+        if layout == "half":
+            return None
+        T, out = x.shape[2], np.empty_like(x)
+        out[..., ::2] = x[..., ::2] * cos[:T] - x[..., 1::2] * sin[:T]
+        out[..., 1::2] = x[..., ::2] * sin[:T] + x[..., 1::2] * cos[:T]
+        return out
+
+    verdict = check("rope", one_layout)
+    assert verdict.status == "not yet" and "Right on the first 2 cases; x [1, 1, 2, 4]" in repr(verdict), verdict
+
+
 @pytest.mark.parametrize("answer", [stub, raises_not_implemented, no_return, lambda *a: ..., None, ...])
 def test_not_attempted(answer):
     verdict = check("rmsnorm-backward", answer)
@@ -244,7 +257,7 @@ def of(change):
         (of(lambda dx, dg: (dx, dg / 0)), "dg has inf at 3 of 3 entries"),
         (
             of(lambda dx, dg: (dx.astype(np.float64), dg)),
-            "The numbers are right, but dx is float64, the inputs",
+            "The numbers are right here, but dx is float64, the inputs",
         ),
         (of(lambda dx, dg: (dx.astype(np.float32), dg)), "dx is float32, the inputs are float64"),
         (of(lambda dx, dg: (dx.astype(object), dg)), "dx is object"),
@@ -303,7 +316,11 @@ SPOILED = {
     "returns a list": (lambda results, args: [r.tolist() for r in results], BOTH, "a list"),
     "a wrong shape": (first_spoiled(lambda r: r[None]), BOTH, "has shape"),
     "NaN": (first_spoiled(lambda r: r * np.nan), BOTH, "has NaN at"),
-    "the wrong dtype": (first_spoiled(lambda r: r.astype(np.float64)), (np.float32,), "The numbers are right, but"),
+    "the wrong dtype": (
+        first_spoiled(lambda r: r.astype(np.float64)),
+        (np.float32,),
+        "The numbers are right here, but",
+    ),
     "a view of an input": (view_of_an_input, BOTH, "shares the memory of"),
     "a string": (first_spoiled(str), BOTH, "is a str; expected is an array"),
 }
@@ -398,7 +415,7 @@ def test_a_complex_step_is_none_either():
 
 def test_a_constant_of_few_digits_is_noticed():
     verdict = check("rmsnorm-backward", of(lambda dx, dg: (dx * dx.dtype.type(1 + 1e-9), dg)))
-    assert "Does a step run in float32, or has a constant only a few digits?" in repr(verdict)
+    assert "Does a step run in float32, has a constant few digits," in repr(verdict)
 
 
 def test_what_is_kept_between_calls_is_noticed():
@@ -489,7 +506,8 @@ def test_an_interrupted_check_is_stopped():
 
 
 def test_an_unknown_id_lists_close_ones():
-    assert 'Did you mean "rmsnorm-backward"' in repr(check("rmsnorm_backward", right))
+    assert 'Did you mean "rmsnorm-backward"?' in repr(check("rmsnorm_backward", right))
+    assert "The id comes first, in quotes" in repr(check(right, "rmsnorm-backward"))
     assert '"count-block"' in repr(check("xyzzy", right)) and '"rmsnorm-backward"' in repr(hint("xyzzy"))
 
 
@@ -527,7 +545,7 @@ def test_hints_come_one_at_a_time(monkeypatch, tmp_path):
 
 def test_a_pass_says_points_and_is_true():
     verdict = check("rmsnorm-backward", right)
-    assert verdict and verdict.points == verdict.out_of == 2 and "2 points" in repr(verdict)
+    assert verdict and verdict.points == verdict.out_of == 3 and "3 points" in repr(verdict)
 
 
 def test_html_is_escaped():

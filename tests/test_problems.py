@@ -10,7 +10,7 @@ import pytest
 
 import exercises
 from exercises.engine import library
-from exercises.spec import Choice, Code
+from exercises.spec import Choice, Code, Number
 from notebooks import generate, problems
 
 SETS = problems.sets()
@@ -79,7 +79,7 @@ def test_an_instructors_edition_has_solutions_rubric_and_timing(chapter):
     assert edition.count("### Solution") == edition.count("### Rubric") == len(its)
     for problem in its:
         spec = exercises.load(problem.id)
-        assert f"{spec.points} points, about {spec.minutes} minutes" in edition
+        assert f"about {spec.minutes} minutes, {'★' * spec.stars}." in edition
         for _, source in problem.solution:
             assert source in edition
         if isinstance(spec, Choice) and spec.words:
@@ -103,6 +103,11 @@ def test_one_command_writes_them_all(tmp_path, capsys):
             nbformat.validate(nbformat.read(path, as_version=4))
     page = (tmp_path / "problems.html").read_text()
     assert all(exercises.load(id).title.split("'")[0] in page for id in PROBLEMS)
+    assert "<title>Problems of" in page and "Name: Ada" in page
+    assert "<math" in page and "\\mathrm" not in page and "cdnjs" not in page
+    assert "dn2 = ffn_backward(dy)" in page and "the gate is a third matrix" in page, "what `question` would show"
+    results = "".join(path.read_text() for path in (tmp_path / "instructor").glob("*.ipynb"))
+    assert results.count("The answer for Ada: ") == sum(isinstance(exercises.load(id), Number) for id in PROBLEMS)
     assert f"{len(PROBLEMS)} problems of {len(SETS)} chapters" in capsys.readouterr().out
 
 

@@ -49,7 +49,7 @@ def test_it_travels(file, monkeypatch, tmp_path):
     assert "Progress written to other.json" in repr(export_progress(tmp_path / "other.json"))
     monkeypatch.setenv("TRANSFORMER_BLOCK_PROGRESS", str(tmp_path / "elsewhere.json"))
     hint("count-block")
-    assert "Progress: 2 of" in repr(import_progress(text))
+    assert "Progress of Ada: 2 of" in repr(import_progress(text))
     assert record.read()["exercises"]["count-block"] == {"attempts": 1, "hints": 1, "points": 2}
     assert record.read()["learner"] == "Ada"
     before = (tmp_path / "elsewhere.json").read_text()
@@ -79,7 +79,15 @@ def test_a_damaged_file_is_set_aside(file):
     file.write_text("half a fi")
     assert check("count-block", formulas)
     assert (file.parent / "progress.damaged.json").read_text() == "half a fi"
-    assert "Progress: 2 of" in repr(progress())
+    shown = repr(progress())
+    assert "Progress: 2 of" in shown and "set aside as `progress.damaged.json`" in shown
+
+
+def test_ordinary_mistakes_raise_nothing(file):
+    assert "Nothing was changed" in repr(learner(None)) and "Nothing was changed" in repr(learner(3))
+    assert "Nothing was imported" in repr(import_progress(None)) and "Nothing was imported" in repr(import_progress(3))
+    assert "Nothing was written" in repr(export_progress(file.parent / "missing" / "x.json"))
+    assert "Hint 1 of" in repr(hint("rope", "x"))
 
 
 def test_a_folder_that_cannot_be_written_does_not_stop_a_check(monkeypatch, tmp_path):

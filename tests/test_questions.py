@@ -54,6 +54,8 @@ def test_no_two_mistakes_agree(id):
         (float("nan"), "give a finite number"),
         (float("inf"), "give a finite number"),
         (12, "12 operations is too small, for L = "),
+        (3_424_000_000, "is nearly right; give the exact number"),
+        (3.42, "is far too small. Is it in another unit?"),
         (10**40, "operations is too large"),
         (-1, "too small"),
         (1j, "This is a complex"),
@@ -81,7 +83,7 @@ RIGHT = questions._right_choice(exercises.load("contributions"))
         (RIGHT | {"atention": "own"}, 'There is no "atention" to answer'),
         (RIGHT | {"attention": "own"}, '5 of 6 are right. Think again about "attention".'),
         (RIGHT | {"why": "because"}, "in 40 words or more: it has 1."),
-        (RIGHT | {"why": 3}, "in 40 words or more: it has 0."),
+        (RIGHT | {"why": 3}, '"why" is an int; give your explanation as text'),
     ],
 )
 def test_a_choice_that_is_not_right(answer, said):
@@ -123,6 +125,8 @@ def test_an_order_is_right_exactly_if_it_works():
         ("a a b c d e f", 'Step "a" stands 2 times'),
         ("x b c d e f", 'There is no step "x"'),
         ("b e f c d a", "Something is wrong from step 2 on"),
+        ("befcda", "Something is wrong from step 2 on"),
+        ("a b c d e f", "Something is wrong from step 1 on"),
     ],
 )
 def test_an_order_that_is_not_right(answer, said):

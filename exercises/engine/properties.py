@@ -71,6 +71,7 @@ def first_failure(exercise, args, run):
             if found:
                 line, *table = found
                 earlier = _agree(done[:at]) if kind == "values" else ""
+                line = line[0].lower() + line[1:] if earlier and line.startswith("Every") else line
                 digits = _digits(result) if kind == "values" else 0
                 return Failure(kind, result.name, (earlier + line,), tuple(table), digits)
     if len(done) < len(results):
@@ -132,7 +133,7 @@ def _dtype(result):
         return None
     line = f"{result.name} is {result.got.dtype}, the inputs are {result.dtype}: keep the dtype you were given."
     right = result.got.dtype.kind == "f" and _within(result, result.bound)
-    return [f"The numbers are right, but {line}" if right else line]
+    return [f"The numbers are right here, but {line}" if right else line]
 
 
 def _changed(result):
@@ -161,7 +162,7 @@ def _values(result):
     name, got, right = result.name, result.got, result.right
     if isinstance(right, str):
         same = got.strip().casefold() == right.casefold()
-        return None if same else [f'{name} is "{got[:60]}"; expected is "{right}".']
+        return None if same else [f'{name} is "{_cut(got)}"; expected is "{_cut(right)}".']
     if not isinstance(right, np.ndarray):
         return None if bool(got == right) else [f"{name} has the wrong value.", *_table(result, np.True_)]
     wrong = ~(np.abs(wide(got) - right) <= result.bound)
@@ -225,6 +226,10 @@ def is_empty(value):
     if isinstance(value, tuple) and value:
         return all(is_empty(item) for item in value)
     return any(value is empty for empty in _EMPTY)
+
+
+def _cut(text):
+    return text if len(text) <= 80 else f"{text[:79]}…"
 
 
 def _kind(value):

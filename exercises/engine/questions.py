@@ -46,8 +46,16 @@ def _number(exercise, answer, learner):
         return passed(exercise, (f"Right: {_grouped(right)} {exercise.unit}.",))
     known = (m for m in exercise.mutants if _near(answer, m(**given), exercise.tolerance or 1e-9))
     diagnosis = next(map(sentence, known), "")
+    said = f"{_grouped(answer)} {exercise.unit}"
+    if not diagnosis and 0.999 < answer / right < 1.001:
+        return not_yet(exercise, (f"{said} is nearly right; give the exact number.",))
+    if not diagnosis and any(_near(answer * factor, right, 0.01) for factor in _PREFIXES):
+        return not_yet(exercise, (f"{said} is far too small. Is it in another unit?",))
     size = "too large" if answer > right else "too small"
-    return not_yet(exercise, (f"{_grouped(answer)} {exercise.unit} is {size}, for {_listed(given)}.",), diagnosis)
+    return not_yet(exercise, (f"{said} is {size}, for {_listed(given)}.",), diagnosis)
+
+
+_PREFIXES = (1e3, 1e6, 1e9, 1e12, 2.0**10, 2.0**20, 2.0**30, 2.0**40)
 
 
 def _near(one, two, tolerance):
@@ -97,8 +105,10 @@ def _choice(exercise, answer):
         count = f"{len(parts) - len(wrong)} of {len(parts)} are right. " if len(parts) > 1 else ""
         return not_yet(exercise, (f'{count}Think again about "{first.name}".',), first.wrong[chosen])
     said = answer.get("why", "") if exercise.words else ""
-    if exercise.words and (not isinstance(said, str) or len(said.split()) < exercise.words):
-        count = len(said.split()) if isinstance(said, str) else 0
+    if exercise.words and not isinstance(said, str):
+        return not_yet(exercise, (f'"why" is {kind_of(said)}; give your explanation as text.',))
+    if exercise.words and len(said.split()) < exercise.words:
+        count = len(said.split())
         line = f'The predictions are right. Now say why, in "why", in {exercise.words} words or more: it has {count}.'
         return not_yet(exercise, (line,))
     lines = [f"All {len(parts)} are right."] if len(parts) > 1 else []
@@ -123,6 +133,8 @@ def _order(exercise, answer):
     if answer is None or answer is Ellipsis:
         return not_attempted(exercise, "Put your order where the `...` stand.")
     given = answer.replace(",", " ").split() if isinstance(answer, str) else answer
+    if isinstance(answer, str) and len(given) == 1 and set(_key(given[0])) <= set(steps):
+        given = list(given[0])  # "abc" for "a b c"
     if not isinstance(given, list | tuple):
         return not_yet(exercise, (f"This is {kind_of(answer)}; give a list of {_quoted(steps)}.",))
     if not given or all(item in (None, ...) for item in given):
@@ -136,11 +148,18 @@ def _order(exercise, answer):
     missing = [key for key in steps if key not in keys]
     if missing:
         return not_yet(exercise, (f"Still missing: {_quoted(missing)}.",))
-    for first, second, reason in exercise.before:
-        if keys.index(first) > keys.index(second):
-            at = min(keys.index(first), keys.index(second)) + 1
-            return not_yet(exercise, (f"Something is wrong from step {at} on, `{steps[keys[at - 1]]}`.",), reason)
+    broken = _first_broken(exercise, keys)
+    if broken:
+        _, second, reason = broken
+        at = keys.index(second) + 1
+        return not_yet(exercise, (f"Something is wrong from step {at} on, `{steps[second]}`.",), reason)
     return passed(exercise, ("This order works.",))
+
+
+def _first_broken(exercise, keys):
+    """The constraint that is broken first, reading from the beginning; None if all hold."""
+    broken = [c for c in exercise.before if keys.index(c[0]) > keys.index(c[1])]
+    return min(broken, key=lambda c: keys.index(c[1]), default=None)
 
 
 # ---- what is shown ----
@@ -208,12 +227,10 @@ def wrong_values(exercise, learner=""):
             for key, said in part.wrong.items()
         ]
     found = []
-    for at, (first, second, said) in enumerate(exercise.before):
-        for keys in _orders(exercise):
-            broken = [i for i, (a, b, _) in enumerate(exercise.before) if keys.index(a) > keys.index(b)]
-            if broken and broken[0] == at:
-                found.append((f"{second} before {first}", list(keys), said))
-                break
+    for constraint in exercise.before:
+        first, second, said = constraint
+        keys = next(keys for keys in _orders(exercise) if _first_broken(exercise, keys) == constraint)
+        found.append((f"{second} before {first}", list(keys), said))
     return found
 
 

@@ -45,6 +45,13 @@ def read():
         return _fresh()
 
 
+def set_aside():
+    """The name of a damaged file that was set aside, or ""."""
+    place = path()
+    damaged = place.with_suffix(".damaged.json") if place else None
+    return damaged.name if damaged and damaged.exists() else ""
+
+
 def parse(text):
     """The state that a text holds; ProgressError says what is wrong with it."""
     try:

@@ -91,7 +91,7 @@ class Verdict(_Card):
 
 def not_attempted(exercise, line=""):
     """The verdict on an empty stub."""
-    line = line or "Put your code where the `...` stand and run the cell again."
+    line = line or "Put your code where the `...` stand, run that cell, and check again."
     heading, advice = f"Not attempted: {exercise.title}", _help(exercise)
     return Verdict(exercise.id, NOT_ATTEMPTED, heading, (line,), advice=advice, out_of=exercise.points)
 
