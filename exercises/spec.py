@@ -47,8 +47,7 @@ class Code(Exercise):
         on the longest path, and multiply by the formula with every term replaced by its absolute value
         (Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 3.1).
     mutants : wrong answers that people really give. The docstring of each is the sentence its author will read. Where
-        two of them agree on every case, the first one's is shown. One whose name begins with ``float64`` makes float64
-        of float32, and is certified where there is float32.
+        two of them agree on every case, the first one's is shown.
     variants : right answers written otherwise; the docstring says how.
     library : tuple of str, dotted names of the functions in scratch that are the answer, and so are closed to it
     loss : for a backward: function of the same arguments that gives Σ upstream ⊙ out in plain NumPy, whatever the

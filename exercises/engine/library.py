@@ -187,20 +187,16 @@ def _files(functions):
 def closed(exercise, answer):
     """Close what an answer must not use: functions by their code, and so under whatever name they were imported."""
     _install()
-    library = targets(exercise)
-    own = _own(exercise)
     # the course's own wrong and right answers are judged as a learner's are, but they may use the file they stand in
     where = getattr(answer, "__module__", None) or type(answer).__module__
-    hidden = [] if str(where).startswith("exercises.") else own
-    kept = [(function, function.__code__) for function in [*library.values(), *hidden]]
-    _watched.prints = {_print(f.__code__): name for name, f in library.items()}
-    files = _files([*library.values(), *hidden])
+    names, functions = zip(*targets(exercise).items()) if exercise.library else ((), ())
+    own = () if str(where).startswith("exercises.") else tuple(_own(exercise))
+    refusals, prints, files = _prepared(names, functions, own)
+    kept = [(function, function.__code__) for function in (*functions, *own)]
     try:
-        for name, function in library.items():
-            function.__code__ = _refusal(function, _is_the_library(name))
-        for function in hidden:
-            function.__code__ = _refusal(function, _IS_THE_CHECKER)
-        _watched.files = files
+        for function, refusal in zip((*functions, *own), refusals):
+            function.__code__ = refusal
+        _watched.prints, _watched.files = prints, files
         yield
     finally:
         _watched.files = None
@@ -208,7 +204,15 @@ def closed(exercise, answer):
             function.__code__ = code
 
 
-def _refusal(function, sentence):
+@functools.lru_cache(maxsize=256)
+def _prepared(names, functions, own):
+    """What closing these takes: the code that refuses, in place of each; what to recognize them by; their files."""
+    sentences = [_is_the_library(name) for name in names] + [_IS_THE_CHECKER] * len(own)
+    prints = {_print(function.__code__): name for name, function in zip(names, functions)}
+    return [_refusal(said) for said in sentences], prints, _files([*functions, *own])
+
+
+def _refusal(sentence):
     """Code that raises. It runs with the globals of the function it replaces, so it names nothing but its own."""
 
     def refuse(*args, **kwargs):
