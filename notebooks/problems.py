@@ -34,6 +34,27 @@ from exercises import check, hint, learner, progress, question
 
 learner({name!r}, solutions=False)  # your name; some exercises give each learner other numbers"""
 
+PAGE = """\
+<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>
+body {{ max-width: 44em; margin: 2em auto; padding: 0 1em; font: 11pt/1.5 serif; }}
+h1, h2, h3 {{ line-height: 1.2; break-after: avoid; }}
+a.anchor-link {{ display: none; }}
+pre {{ font-size: 9pt; border: 1px solid #888; padding: .5em; white-space: pre-wrap; break-inside: avoid; }}
+code {{ font-size: 90%; }}
+</style>
+</head>
+<body>
+{body}
+</body>
+</html>
+"""
+
 
 @dataclass
 class Problem:
@@ -155,9 +176,10 @@ def printable(found, name=""):
             cells.append(new_markdown_cell(as_mathml(prompt)))
             code = [source for source in problem.code if not source.startswith("question(")]
             cells.append(new_code_cell("\n\n".join(code)))
-    exporter = HTMLExporter(exclude_input_prompt=True, exclude_output_prompt=True, mathjax_url="", require_js_url="")
-    resources = {"metadata": {"name": f"Problems of {_title()}"}}
-    return exporter.from_notebook_node(new_notebook(cells=cells, metadata=METADATA), resources=resources)[0]
+    # the bare template: the full one draws on scripts from elsewhere
+    exporter = HTMLExporter(template_name="basic", exclude_input_prompt=True, exclude_output_prompt=True)
+    body = exporter.from_notebook_node(new_notebook(cells=cells, metadata=METADATA))[0]
+    return PAGE.format(title=f"Problems of {_title()}", body=body)
 
 
 def spec_question(spec):
