@@ -1,5 +1,7 @@
 """The transformer block: attention and feed-forward, each a branch that adds to the residual stream."""
 
+from functools import partial
+
 from scratch.attention import attention_backward, attention_forward, attention_map
 from scratch.ffn import gelu_mlp_backward, gelu_mlp_forward, swiglu_backward, swiglu_forward
 from scratch.norm import layernorm_backward, layernorm_forward, rmsnorm_backward, rmsnorm_forward
@@ -28,8 +30,9 @@ def block_forward(x, params, config, *, rope=None, pad_mask=None, watch=None):
     ValueError
         If a parameter is missing or a shape does not fit.
     """
-    forward, backward = _FORMS[config.form]
-    y, cache = forward(x, params, config, rope, pad_mask, watch or (lambda seen: None))
+    attend = partial(_attn_forward, config=config, rope=rope, pad_mask=pad_mask)
+    forward, backward = FORMS[config.form]
+    y, cache = forward(x, params, config, attend, watch)
     return y, (backward, cache)
 
 
@@ -39,18 +42,21 @@ def block_backward(dout, cache):
     return backward(dout, inner)
 
 
-def pre_norm_forward(x, params, config, rope, pad_mask, watch):
-    """``u = x + Attn(Norm(x))``, ``y = u + FFN(Norm(u))``; arguments as in `block_forward`.
+def pre_norm_forward(x, params, config, attend, watch=None):
+    """``u = x + Attn(Norm(x))``, ``y = u + FFN(Norm(u))``.
+
+    attend is attention: function(x, its parameters) -> (out, cache); the other arguments are as in `block_forward`.
 
     Source: Xiong et al. 2020, table 1. Book: eq-block.
     """
     n1, cache_norm1 = norm_forward(x, _tree(params, "norm1"), config)
-    a, cache_attn = _attn_forward(n1, _tree(params, "attn"), config, rope, pad_mask)
+    a, cache_attn = attend(n1, _tree(params, "attn"))
     u = x + a
     n2, cache_norm2 = norm_forward(u, _tree(params, "norm2"), config)
     f, cache_ffn = _ffn_forward(n2, _tree(params, "ffn"), config)
     y = u + f
-    watch({"attn": a, "ffn": f, "map": attention_map(cache_attn[-1])})
+    if watch is not None:
+        watch({"attn": a, "ffn": f, "map": attention_map(cache_attn[-1])})
     return y, (cache_norm1, cache_attn, cache_norm2, cache_ffn)
 
 
@@ -70,16 +76,17 @@ def pre_norm_backward(dout, cache):
     return dx, {"norm1": dnorm1, "attn": dattn, "norm2": dnorm2, "ffn": dffn}
 
 
-def post_norm_forward(x, params, config, rope, pad_mask, watch):
+def post_norm_forward(x, params, config, attend, watch=None):
     """``u = Norm(x + Attn(x))``, ``y = Norm(u + FFN(u))``: the norm stands on the stream itself.
 
     Source: Vaswani et al. 2017, section 3.1. Book: eq-post-norm.
     """
-    a, cache_attn = _attn_forward(x, _tree(params, "attn"), config, rope, pad_mask)
+    a, cache_attn = attend(x, _tree(params, "attn"))
     u, cache_norm1 = norm_forward(x + a, _tree(params, "norm1"), config)
     f, cache_ffn = _ffn_forward(u, _tree(params, "ffn"), config)
     y, cache_norm2 = norm_forward(u + f, _tree(params, "norm2"), config)
-    watch({"attn": a, "ffn": f, "map": attention_map(cache_attn[-1])})
+    if watch is not None:
+        watch({"attn": a, "ffn": f, "map": attention_map(cache_attn[-1])})
     return y, (cache_attn, cache_norm1, cache_ffn, cache_norm2)
 
 
@@ -93,15 +100,16 @@ def post_norm_backward(dout, cache):
     return dsum1 + dx_branch, {"norm1": dnorm1, "attn": dattn, "norm2": dnorm2, "ffn": dffn}
 
 
-def parallel_forward(x, params, config, rope, pad_mask, watch):
+def parallel_forward(x, params, config, attend, watch=None):
     """``y = x + Attn(Norm(x)) + FFN(Norm(x))``: both branches read the same normalized copy.
 
     Source: Chowdhery et al. 2022 (PaLM), section 2. Book: eq-parallel.
     """
     n, cache_norm = norm_forward(x, _tree(params, "norm1"), config)
-    a, cache_attn = _attn_forward(n, _tree(params, "attn"), config, rope, pad_mask)
+    a, cache_attn = attend(n, _tree(params, "attn"))
     f, cache_ffn = _ffn_forward(n, _tree(params, "ffn"), config)
-    watch({"attn": a, "ffn": f, "map": attention_map(cache_attn[-1])})
+    if watch is not None:
+        watch({"attn": a, "ffn": f, "map": attention_map(cache_attn[-1])})
     return x + a + f, (cache_norm, cache_attn, cache_ffn)
 
 
@@ -114,11 +122,12 @@ def parallel_backward(dout, cache):
     return dout + dx_branch, {"norm1": dnorm, "attn": dattn, "ffn": dffn}
 
 
-_FORMS = {
+FORMS = {
     "pre-norm": (pre_norm_forward, pre_norm_backward),
     "post-norm": (post_norm_forward, post_norm_backward),
     "parallel": (parallel_forward, parallel_backward),
 }
+"""The forward and the backward of each form that Config.form may name."""
 
 
 def norm_forward(x, params, config):
