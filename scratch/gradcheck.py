@@ -119,7 +119,8 @@ def _run_pair(forward, backward, args, options, seed):
     args = [_as_float64(value) for value in args]
     arrays = dict(leaves(args))
     out, cache = forward(*args, **options)
-    upstream = np.random.default_rng(seed).standard_normal(np.shape(out))
+    # Seeded apart: x is often the first draw of default_rng(0), and an upstream equal to x hides faults.
+    upstream = np.random.default_rng([seed, 0x5EED]).standard_normal(np.shape(out))
     got = backward(upstream, cache)
     got = got if isinstance(got, tuple) else (got,)
     differentiable = [i for i, value in enumerate(args) if any(True for _ in leaves(value))]

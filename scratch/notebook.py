@@ -2,6 +2,7 @@
 
 import ast
 import html
+import symtable
 import textwrap
 
 from scratch.pretrained import ModelUnavailable, fetch_smollm2
@@ -65,14 +66,14 @@ class _SkipCells(ast.NodeTransformer):
 
 
 def _names(statement):
-    loaded, stored = set(), set()
-    for node in ast.walk(statement):
-        if isinstance(node, ast.Name):
-            (loaded if isinstance(node.ctx, ast.Load) else stored).add(node.id)
-        elif isinstance(node, ast.Attribute):
-            loaded.add(node.attr)
-        elif isinstance(node, ast.alias):
-            stored.add((node.asname or node.name).split(".")[0])
-        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
-            stored.add(node.name)
+    """The notebook's names that a statement reads, and those that it sets; not a comprehension's own variables."""
+    table = symtable.symtable(ast.unparse(statement), "cell", "exec")
+    stored = {s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported()} - {"_"}
+    loaded = {s.get_name() for s in table.get_symbols() if s.is_referenced()}
+    inner = table.get_children()
+    while inner:
+        scope = inner.pop()
+        loaded |= {s.get_name() for s in scope.get_symbols() if s.is_global()}
+        inner += scope.get_children()
+    loaded |= {node.attr for node in ast.walk(statement) if isinstance(node, ast.Attribute)} & {"smollm2"}
     return loaded, stored

@@ -117,6 +117,13 @@ def test_only_cells_that_need_the_missing_model_are_skipped():
         "for i in range(two):\n    print(i)": False,
         "logits = one": False,
         "print(logits)": False,
+        "_, w = params; kept = [row for row in params if row]; rows = {t: 1 for t in params}": True,
+        "_, one = one, 2; rows = [row for row in [1]]": False,
+        "[t for t in range(two)]; row = 1; row": False,
+        "sum(kept for kept in range(3))": False,
+        "[one for x in kept]": True,
+        "def g(w):\n    return [w for kept in range(w)]": False,
+        "lambda: kept": True,
     }
     skip = _SkipCells({"smollm2"})
     for cell, skipped in cells.items():
