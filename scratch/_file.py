@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from scratch.bf16 import round_bf16
+
 MAX_JSON = 100_000_000  # bytes; the longest header that the safetensors format allows
 
 FLOATS = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype("<u2")}
@@ -137,10 +139,7 @@ def encode(array, kind):
     """
     if kind != "BF16":
         return narrow(np.ascontiguousarray(array), FLOATS[kind])
-    bits = narrow(np.ascontiguousarray(array), np.float32).view(np.uint32)
-    # Adding just under half a step, and the last bit that is kept, rounds ties to even.
-    rounded = ((bits + (np.uint32(0x7FFF) + ((bits >> 16) & np.uint32(1)))) >> 16) << 16
-    rounded = np.where(np.isnan(array), np.uint32(0x7FC00000), rounded).view(np.float32)
+    rounded = round_bf16(narrow(np.ascontiguousarray(array), np.float32))
     _no_overflow(array, rounded, kind)
     return (rounded.view(np.uint32) >> 16).astype(FLOATS[kind])
 

@@ -93,8 +93,59 @@ def swiglu(x, wg, wu, wd):
     return np.dot(silu(np.dot(x, wg)) * np.dot(x, wu), wd)
 
 
+def fused_qkv(x, w, b, *, H, K):
+    """Queries, keys and values as one vector, each as [B, heads, T, Dh], head by head."""
+    width, every = w.shape[1] // (H + 2 * K), linear(x, w, b)
+    heads = [every[..., n * width : (n + 1) * width] for n in range(H + 2 * K)]
+    parts = heads[:H], heads[H : H + K], heads[H + K :]
+    return np.concatenate([np.reshape(np.stack(part, axis=1), -1) for part in parts])
+
+
+def fused_swiglu(x, wgu, wd):
+    F = wd.shape[0]
+    return swiglu(x, wgu[:, :F], wgu[:, F:], wd)
+
+
 def gelu_mlp(x, w1, b1, w2, b2):
     return np.dot(gelu(np.dot(x, w1) + b1), w2) + b2
+
+
+def moe(x, router, wg, wu, wd, top_k, renormalize=True):
+    """Every expert runs on every token; a token's own are those with fewer than top_k experts before them."""
+    logits, E = np.dot(x, router), router.shape[1]
+    chosen = []
+    for e in range(E):
+        here = logits[..., e]
+        before = [logits[..., f] >= here for f in range(e)] + [logits[..., f] > here for f in range(e + 1, E)]
+        chosen.append(numpy.sum(before, axis=0) < top_k)
+    chosen = numpy.stack(numpy.broadcast_arrays(*chosen), axis=-1)
+    weights = softmax(logits) * chosen
+    if renormalize:
+        weights = weights / np.sum(weights, axis=-1, keepdims=True)
+    return sum(weights[..., e : e + 1] * swiglu(x, wg[e], wu[e], wd[e]) for e in range(E))
+
+
+def load_balance(logits, chosen):
+    E = logits.shape[-1]
+    share = numpy.eye(E)[chosen].reshape(-1, E).mean(axis=0)
+    return E * np.sum(share * np.mean(np.reshape(softmax(logits), (-1, E)), axis=0))
+
+
+def latent_attention(x, wdkv, wuk, wuv, wq, wkr, wo, *, H, turn=None, causal=True):
+    """Keys and values written out head by head; wkr None leaves the rotated part away."""
+    c, Dh, Dv = np.dot(x, wdkv), wuk.shape[1] // H, wuv.shape[1] // H
+    Dr = wq.shape[1] // H - Dh
+    heads = []
+    for h in range(H):
+        q, k = np.dot(x, wq[:, h * (Dh + Dr) : (h + 1) * (Dh + Dr)]), np.dot(c, wuk[:, h * Dh : (h + 1) * Dh])
+        if Dr:
+            qr, kr = q[..., Dh:], np.dot(x, wkr)
+            if turn is not None:
+                qr, kr = rope(qr, *turn), rope(kr, *turn)
+            q, k = np.concatenate([q[..., :Dh], qr], axis=-1), np.concatenate([k, kr], axis=-1)
+        v = np.dot(c, wuv[:, h * Dv : (h + 1) * Dv])
+        heads.append(sdpa(q[:, None], k[:, None], v[:, None], causal)[:, 0])
+    return np.dot(np.concatenate(heads, axis=-1), wo)
 
 
 def norm(x, p, config):

@@ -6,7 +6,7 @@ in an argument a, ⟨a, da⟩ = ⟨dout, out⟩; what feeds only linear maps has
 
 import numpy as np
 
-from scratch import loss, ops, rope
+from scratch import ffn, loss, ops, rope
 from scratch.gradcheck import leaves, relative_error
 
 
@@ -289,4 +289,71 @@ def same_route(row, other):
     """Another way to the same number: `other` is a pair."""
     args, out, dout, grads = run(row)
     value, cache = other[0](*args)
-    return max(relative_error(value, out), same_trees(list(grads), [other[1](dout, cache)]))
+    expected = other[1](dout, cache)
+    expected = list(expected) if isinstance(expected, tuple) else [expected]
+    return max(relative_error(value, out), same_trees(list(grads), expected))
+
+
+def three_projections(row, H, K):
+    """Fused queries, keys and values are three linear maps of one x, whose gradients for x add up."""
+    (x, w, b), out, dout, (dx, dw, db) = run(row)
+    (B, T, _), Dh = x.shape, w.shape[1] // (H + 2 * K)
+    at, start, outs, dxs, dws, dbs = 0, 0, [], [], [], []
+    for heads in (H, K, K):
+        columns, size = slice(at, at + heads * Dh), B * T * heads * Dh
+        part, cache = ops.linear_forward(x, w[:, columns], b[columns])
+        outs.append(part.reshape(B, T, heads, Dh).swapaxes(1, 2).reshape(-1))
+        upstream = dout[start : start + size].reshape(B, heads, T, Dh).swapaxes(1, 2).reshape(B, T, heads * Dh)
+        for found, gradient in zip((dxs, dws, dbs), ops.linear_backward(upstream, cache), strict=True):
+            found.append(gradient)
+        at, start = columns.stop, start + size
+    expected = [sum(dxs), np.concatenate(dws, axis=1), np.concatenate(dbs)]
+    return max(relative_error(np.concatenate(outs), out), same_trees([dx, dw, db], expected))
+
+
+def gate_and_up(row):
+    """Fused SwiGLU is SwiGLU with the two matrices cut apart, and so are their gradients."""
+    (x, wgu, wd), out, dout, (dx, dwgu, dwd) = run(row)
+    F = wd.shape[0]
+    apart, cache = ffn.swiglu_forward(x, wgu[:, :F], wgu[:, F:], wd)
+    grads = [dx, dwgu[:, :F], dwgu[:, F:], dwd]
+    return max(relative_error(apart, out), same_trees(grads, list(ffn.swiglu_backward(dout, cache))))
+
+
+def mixture(row):
+    """Linear in wu and in wd; x feeds router, gates and ups; a shift of all logits, or experts permuted, is nothing."""
+    (x, router, *experts), out, dout, (dx, drouter, *dexperts) = run(row)
+    pull = [inner((w, dw)) for w, dw in zip(experts, dexperts, strict=True)]  # of wg, wu, wd
+    order = np.random.default_rng(6).permutation(router.shape[1])
+    again, cache = row.forward(x, router[:, order], *(w[order] for w in experts))
+    permuted = [dx, drouter[:, order], *(dw[order] for dw in dexperts)]
+    return max(
+        equal(inner((dout, out)), pull[1], pull[2]),
+        equal(inner((x, dx)), inner((router, drouter)) + pull[0] + pull[1]),
+        vanishes(drouter, 1),
+        relative_error(again, out),
+        same_trees(list(row.backward(dout, cache)), permuted),
+    )
+
+
+def load_balance(row, chosen):
+    """Rows sum to 0; the pull on a token's logits is E/N times the covariance of logit and load under its softmax."""
+    (logits,), _, dout, (dlogits,) = run(row)
+    E, p = logits.shape[-1], ops.softmax_forward(logits)[0]
+    share = np.array([np.mean(chosen == e) for e in range(E)])
+    covariance = np.sum(p * logits * share, axis=-1) - np.sum(p * logits, axis=-1) * np.sum(p * share, axis=-1)
+    pull = np.sum(logits * dlogits, axis=-1)
+    return max(vanishes(dlogits, -1), relative_error(pull, dout * E * covariance / covariance.size))
+
+
+def latent_attention(row):
+    """Linear in wo and in wuv; queries and keys are pulled alike; x and the latent feed linear maps."""
+    args, out, dout, grads = run(row)
+    pull = [inner((a, d)) for a, d in zip(args, grads, strict=True)]
+    x, wdkv, wuk, wuv, wq, *wkr, wo = pull  # without a rotated part there is no wkr
+    return max(
+        equal(inner((dout, out)), wo, wuv),
+        equal(wq, wuk + sum(wkr)),
+        equal(wdkv, wuk + wuv),
+        equal(x, wdkv + wq + sum(wkr)),
+    )

@@ -11,7 +11,7 @@ from scratch.gradcheck import GradientError
 from scratch.model import map_leaves
 from tests.witnesses import LIMIT, ROWS, TORCH, WITNESSES, torch_arrays
 
-MODULES = ("ops", "norm", "loss", "rope", "attention", "ffn", "block", "model")
+MODULES = ("ops", "norm", "loss", "rope", "attention", "ffn", "block", "model", "tiled", "fused", "moe", "latent")
 names = pytest.mark.parametrize("name", ROWS)
 witnesses = pytest.mark.parametrize("witness", WITNESSES)
 
@@ -82,7 +82,7 @@ def test_every_pair_has_a_row():
 
 
 def test_stored_arrays_are_plain_small_and_tell_their_version():
-    assert TORCH.stat().st_size < 300_000
+    assert TORCH.stat().st_size < 400_000
     arrays = torch_arrays()
     assert {array.dtype.kind for array in arrays.values()} <= set("fiU")
     assert str(arrays["version"]).split(".")[0] == "2"

@@ -15,7 +15,7 @@ import autograd
 import autograd.numpy as anp
 import numpy as np
 
-from scratch import attention, block, ffn, loss, model, norm, ops, rope
+from scratch import attention, block, ffn, fused, latent, loss, model, moe, norm, ops, rope, tiled
 from scratch.gradcheck import GradientError, check_pair, leaves, relative_error
 from scratch.model import Config, param_shapes
 from tests import formulas, identities
@@ -410,6 +410,141 @@ for name, options, pad in (
         separate = (loss_pair if kind == "loss" else model_pair)(replace(config, tied=False), pad)
         parts.append(lambda row, separate=separate: identities.untied(row, separate))
     row(name, kind, *pair, lambda draw, config=config: [draw.params(config)], reference, *parts)
+
+
+# ── the same once more, faster or in less memory; new rows stand last, so that the arguments of the others stay ──
+
+for name, heads, options in (
+    ("tiled_attention, GQA", K, {"tile": 2}),
+    ("tiled_attention, MQA, not causal", 1, {"tile": 3, "causal": False}),
+):
+    seen = {"causal": options.get("causal", True)}
+    other = (functools.partial(attention.sdpa_forward, **seen), attention.sdpa_backward)
+    row(
+        name,
+        "tiled_attention",
+        functools.partial(tiled.tiled_attention_forward, **options),
+        tiled.tiled_attention_backward,
+        lambda draw, heads=heads: [draw(B, H, T, DH), draw(B, heads, T, DH), draw(B, heads, T, DH)],
+        functools.partial(formulas.sdpa, **seen),
+        lambda row, seen=seen: identities.sdpa(row, seen["causal"], None),
+        lambda row, other=other: identities.same_route(row, other),
+    )
+
+
+def as_one_vector(forward, backward):
+    """The pair whose out is a tuple of arrays as one whose out is a vector, for the witnesses' one upstream."""
+
+    def joined(*args):
+        outs, cache = forward(*args)
+        return np.concatenate([out.reshape(-1) for out in outs]), (cache, [out.shape for out in outs])
+
+    def cut(dout, cache):
+        inner, shapes = cache
+        parts = np.split(dout, np.cumsum([np.prod(shape) for shape in shapes])[:-1])
+        return backward(tuple(part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)), inner)
+
+    return joined, cut
+
+
+row(
+    "fused_qkv, GQA, biases",
+    "fused_qkv",
+    *as_one_vector(
+        functools.partial(fused.fused_qkv_forward, n_heads=H, n_kv_heads=K),
+        fused.fused_qkv_backward,
+    ),
+    lambda draw: [draw(B, T, D), draw.weight(D, (H + 2 * K) * DH), draw((H + 2 * K) * DH)],
+    functools.partial(formulas.fused_qkv, H=H, K=K),
+    lambda row: identities.three_projections(row, H, K),
+)
+row(
+    "fused_swiglu",
+    "fused_swiglu",
+    fused.fused_swiglu_forward,
+    fused.fused_swiglu_backward,
+    lambda draw: [draw(B, T, D), draw.weight(D, 2 * F), draw.weight(F, D)],
+    formulas.fused_swiglu,
+    functools.partial(identities.feed_forward, last=(2,), inward=(1,)),
+    identities.gate_and_up,
+)
+
+
+# ── mixture of experts, latent attention ──
+
+EXPERTS, WIDE = 4, 6  # experts, and the width of each
+
+
+def moe_args(draw):
+    experts = [np.stack([draw.weight(*shape) for _ in range(EXPERTS)]) for shape in ((D, WIDE), (D, WIDE), (WIDE, D))]
+    return [draw(B, T, D), draw.weight(D, EXPERTS), *experts]
+
+
+for name, options in (
+    ("moe, top 2 of 4", {"top_k": 2}),
+    ("moe, top 1, not renormalized", {"top_k": 1, "renormalize": False}),
+):
+    row(
+        name,
+        "moe",
+        functools.partial(moe.moe_forward, **options),
+        moe.moe_backward,
+        moe_args,
+        functools.partial(formulas.moe, **options),
+        identities.mixture,
+    )
+
+# Two experts a token; the first is the favourite, and the last is never chosen.
+CHOSEN = np.array([[[0, 1], [0, 2], [1, 0], [0, 1], [2, 0]]] * B)
+row(
+    "load_balance",
+    "load_balance",
+    lambda logits: moe.load_balance_forward(logits, CHOSEN),
+    moe.load_balance_backward,
+    lambda draw: [draw(B, T, EXPERTS, scale=2)],
+    lambda logits: formulas.load_balance(logits, CHOSEN),
+    lambda row: identities.load_balance(row, CHOSEN),
+)
+
+# Widths of the latent, and of a head's rotated part and values: none is DH, and K heads make the stored arrays small.
+RANK, ROTATED, VALUES = 8, 6, 3
+
+
+def latent_args(draw, rotated):
+    wdkv, wuk, wuv = draw.weight(D, RANK), draw.weight(RANK, K * DH), draw.weight(RANK, K * VALUES)
+    wq, wo = draw.weight(D, K * (DH + rotated)), draw.weight(K * VALUES, D)
+    return [draw(B, T, D), wdkv, wuk, wuv, wq, *([draw.weight(D, rotated)] if rotated else []), wo]
+
+
+def latent_pair(**options):
+    def forward(x, wdkv, wuk, wuv, wq, *wkr_wo):
+        wkr, wo = (None, *wkr_wo)[-2:]
+        return latent.latent_attention_forward(x, wdkv, wuk, wuv, wq, wkr, wo, n_heads=K, **options)
+
+    return forward, latent.latent_attention_backward
+
+
+def latent_formula(x, wdkv, wuk, wuv, wq, *wkr_wo, **options):
+    wkr, wo = (None, *wkr_wo)[-2:]
+    return formulas.latent_attention(x, wdkv, wuk, wuv, wq, wkr, wo, H=K, **options)
+
+
+for name, rotated, layout, causal in (
+    ("latent_attention, RoPE", ROTATED, "interleaved", True),
+    ("latent_attention, RoPE half, not causal", ROTATED, "half", False),
+    ("latent_attention without RoPE", 0, None, True),
+):
+    turn = {"rope": rope.rope_table(T, ROTATED, BASE), "layout": layout} if rotated else {}
+    pair = latent_pair(causal=causal, **turn)
+    row(
+        name,
+        "latent_attention",
+        *pair,
+        functools.partial(latent_args, rotated=rotated),
+        functools.partial(latent_formula, turn=(BASE, layout) if rotated else None, causal=causal),
+        identities.latent_attention,
+        lambda row, pair=pair: identities.one_by_one(row, lambda b: pair, B),
+    )
 
 
 # ── the witnesses: each takes a row and returns the largest relative error ──

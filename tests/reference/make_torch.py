@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch.nn import functional as fn
 
-from tests.witnesses import BASE, CONFIGS, IDS, PAD, ROWS, TARGETS, TORCH, H, K, flat
+from tests.witnesses import BASE, CHOSEN, CONFIGS, IDS, PAD, ROWS, TARGETS, TORCH, H, K, flat
 
 torch.set_default_dtype(torch.float64)
 
@@ -51,6 +51,11 @@ def attention(x, wq, wk, wv, wo, bq=None, bk=None, bv=None, bo=None, *, heads, k
     return linear(sdpa(q, k, v, causal, pad).transpose(1, 2).flatten(-2), wo, bo)
 
 
+def fused_qkv(x, w, b):
+    heads = linear(x, w, b).unflatten(-1, (H + 2 * K, -1)).transpose(1, 2)
+    return torch.cat([part.flatten() for part in heads.split([H, K, K], dim=1)])
+
+
 def swiglu(x, wg, wu, wd):
     return linear(fn.silu(linear(x, wg)) * linear(x, wu), wd)
 
@@ -61,6 +66,36 @@ def gelu(x):
 
 def gelu_mlp(x, w1, b1, w2, b2):
     return linear(gelu(linear(x, w1, b1)), w2, b2)
+
+
+def moe(x, router, wg, wu, wd, top_k, renormalize=True):
+    rows = x.flatten(0, -2)
+    logits = rows @ router
+    best, chosen = logits.topk(top_k, dim=-1)
+    weights = best.softmax(dim=-1) if renormalize else logits.softmax(dim=-1).gather(-1, chosen)
+    out = torch.zeros_like(rows)
+    for e in range(router.shape[1]):
+        token, place = (chosen == e).nonzero(as_tuple=True)
+        out = out.index_add(0, token, weights[token, place, None] * swiglu(rows[token], wg[e], wu[e], wd[e]))
+    return out.view_as(x)
+
+
+def load_balance(logits):
+    E = logits.shape[-1]
+    share = fn.one_hot(torch.tensor(CHOSEN), E).double().flatten(0, -2).mean(dim=0)
+    return E * (share * logits.softmax(dim=-1).flatten(0, -2).mean(dim=0)).sum()
+
+
+def latent_attention(x, wdkv, wuk, wuv, wq, wkr, wo, turn=None, causal=True):
+    c = x @ wdkv
+    q, k, v = (y.unflatten(-1, (K, -1)).transpose(1, 2) for y in (x @ wq, c @ wuk, c @ wuv))
+    if wkr is not None:
+        kr = (x @ wkr).unsqueeze(1).expand(-1, K, -1, -1)
+        q, qr = q.split([k.shape[-1], kr.shape[-1]], dim=-1)
+        if turn is not None:
+            qr, kr = rope(qr, *turn), rope(kr, *turn)
+        q, k = torch.cat([q, qr], dim=-1), torch.cat([k, kr], dim=-1)
+    return fn.scaled_dot_product_attention(q, k, v, is_causal=causal).transpose(1, 2).flatten(-2) @ wo
 
 
 def norm(x, p, config):
@@ -167,6 +202,16 @@ FORMULAS = {
     "swiglu": swiglu,
     "gelu_mlp": gelu_mlp,
     "gelu_mlp without biases": lambda x, w1, w2: gelu_mlp(x, w1, None, w2, None),
+    "tiled_attention, GQA": sdpa,
+    "tiled_attention, MQA, not causal": lambda q, k, v: sdpa(q, k, v, causal=False),
+    "fused_qkv, GQA, biases": fused_qkv,
+    "fused_swiglu": lambda x, wgu, wd: swiglu(x, *wgu.chunk(2, dim=1), wd),
+    "moe, top 2 of 4": lambda *a: moe(*a, top_k=2),
+    "moe, top 1, not renormalized": lambda *a: moe(*a, top_k=1, renormalize=False),
+    "load_balance": load_balance,
+    "latent_attention, RoPE": lambda *a: latent_attention(*a, turn=(BASE, "interleaved")),
+    "latent_attention, RoPE half, not causal": lambda *a: latent_attention(*a, turn=(BASE, "half"), causal=False),
+    "latent_attention without RoPE": lambda *a: latent_attention(*a[:5], None, a[5]),
 }
 
 
