@@ -31,7 +31,8 @@ def sdpa_forward(q, k, v, *, causal=True, pad_mask=None):
     _check_heads(q, k, v, pad_mask)
     B, H, T, Dh = q.shape
     K = k.shape[1]
-    # The H/K queries that share a key head stand above one another, so that one product serves the group.
+    # The H/K queries that share a key head stand above one another:
+    # one product serves the whole group.
     group = (B, K, H // K * T, Dh)
     scores = q.reshape(group) @ k.swapaxes(-1, -2)  # [B, K, H/K·T, T]
     scores *= 1 / math.sqrt(Dh)
@@ -63,8 +64,10 @@ def _mask(scores, causal, pad_mask):
     """Set to −inf, in place, what a query must not see; scores is [B, K, H/K·T, T]."""
     rows, T = scores.shape[-2:]
     if causal and T:
-        # Once for each query head of a group. No reshape of scores: it may have to copy, and then nothing is masked.
-        scores += np.tile(np.triu(np.full((T, T), -np.inf, dtype=scores.dtype), 1), (rows // T, 1))
+        # Once for each query head of a group. No reshape of scores:
+        # it may have to copy, and then nothing is masked.
+        later = np.triu(np.full((T, T), -np.inf, dtype=scores.dtype), 1)
+        scores += np.tile(later, (rows // T, 1))
     if pad_mask is not None:
         scores += np.where(pad_mask, 0, -np.inf).astype(scores.dtype)[:, None, None, :]
 

@@ -103,7 +103,7 @@ def softmax_forward(x):
         return x.copy(), x
     top = x.max(axis=-1, keepdims=True)  # [..., 1]
     top[top == -np.inf] = 0  # −inf − (−inf) would be NaN
-    with np.errstate(over="ignore"):  # 3e38 − (−3e38) is inf, and exp(−inf) = 0 is the right weight
+    with np.errstate(over="ignore"):  # −3e38 − 3e38 is −inf: weight 0, as it should be
         p = x - top
     np.exp(p, out=p)
     total = p.sum(axis=-1, keepdims=True)
