@@ -76,7 +76,7 @@ exercise = Choice(
             ask="Now the gate is at exactly 0 and the up value is 3. Which of its weights get a gradient?",
             options=_WEIGHTS,
             wrong={
-                "wu": "The up path receives the gate's value, SiLU(0). What is that?",
+                "wu": "The up path receives SiLU(gate), here SiLU(0). What is that?",
                 "wd": "The row of wd receives the hidden value, SiLU(0) times up. What is that?",
                 "all": "SiLU(0) = 0. Which of the three receive that factor?",
                 "none": "SiLU is 0 there, but its slope is not: how steep is SiLU at 0?",

@@ -63,13 +63,13 @@ def rounding(dout, x, w1, b1, w2, b2):
 
     σ hands the error of its argument on with slope σ(1 − σ) and adds about 6 roundings of its own, absolute, not
     relative, for (1 + tanh)/2 is a right way too. But not much more than σ or 1 − σ itself, where these are too small
-    for any dtype here: hence e^−|2u|, four times, in units of the smallest u, 2^−53. 1 − tanh² loses as much.
+    for any dtype here: hence e^−|arg|, four times, in units of the smallest u, 2^−53. 1 − tanh² loses as much.
     """
     D, F = w1.shape
     N = x.shape[0] * x.shape[1]
     z, s, act, curve, slope, _ = _parts(dout, x, w1, b1, w2)
     e_z = (D + 1) * (np.abs(x) @ np.abs(w1) + np.abs(b1))  # [B, T, F], as all up to e_dz
-    size, inner = np.abs(z), 2 * C * (1 + 3 * A * z * z)  # inner = 2u′
+    size, inner = np.abs(z), 2 * C * (1 + 3 * A * z * z)  # the slope of σ's argument
     e_arg = inner * e_z + 6 * 2 * C * (size + A * size**3)
     own = np.minimum(6, np.exp(-2 * C * (size + A * size**3)) * 2.0**55)
     bend = s * (1 - s)
@@ -145,48 +145,48 @@ def value_for_slope(dout, x, w1, b1, w2, b2):
 
 
 def slope_first_term(dout, x, w1, b1, w2, b2):
-    """Your slope is ½ (1 + tanh u) alone. z stands in tanh u as well, and a product's rule has two terms."""
+    """Your slope is ½ (1 + tanh s) alone. z stands in tanh s as well, and a product's rule has two terms."""
     return _backward(dout, x, w1, b1, w2, slope=_parts(dout, x, w1, b1, w2).s)
 
 
 def slope_second_term(dout, x, w1, b1, w2, b2):
-    """Your slope holds the term from tanh u alone; the factor z in front has one too, ½ (1 + tanh u)."""
+    """Your slope holds the term from tanh s alone; the factor z in front has one too, ½ (1 + tanh s)."""
     return _backward(dout, x, w1, b1, w2, slope=_parts(dout, x, w1, b1, w2).curve)
 
 
 def slope_minus(dout, x, w1, b1, w2, b2):
-    """The second term of your slope has the wrong sign: tanh rises, and so does u."""
+    """The second term of your slope has the wrong sign: tanh rises, and so does s."""
     p = _parts(dout, x, w1, b1, w2)
     return _backward(dout, x, w1, b1, w2, slope=p.s - p.curve)
 
 
 def slope_without_z(dout, x, w1, b1, w2, b2):
-    """The second term of your slope lacks its factor z: GELU is a product, and z multiplies the slope of tanh u."""
+    """The second term of your slope lacks its factor z: GELU is a product, and z multiplies the slope of tanh s."""
     p = _parts(dout, x, w1, b1, w2)
     rest = p.s * (1 - p.s) * (2 * C * (1 + 3 * A * p.z * p.z))
     return _backward(dout, x, w1, b1, w2, slope=p.s + rest)
 
 
 def inner_forgotten(dout, x, w1, b1, w2, b2):
-    """Your chain rule stops at tanh: its argument u has a slope in z too, √(2/π) (1 + 3 · 0.044715 z²)."""
+    """Your chain rule stops at tanh: its argument s has a slope in z too, √(2/π) (1 + 3 · 0.044715 z²)."""
     p = _parts(dout, x, w1, b1, w2)
     return _backward(dout, x, w1, b1, w2, slope=p.s + 2 * p.z * p.s * (1 - p.s))
 
 
 def inner_without_cube(dout, x, w1, b1, w2, b2):
-    """Your slope of u is √(2/π) alone; its cubic term has a slope as well."""
+    """Your slope of s is √(2/π) alone; its cubic term has a slope as well."""
     p = _parts(dout, x, w1, b1, w2)
     return _backward(dout, x, w1, b1, w2, slope=p.s + p.z * p.s * (1 - p.s) * 2 * C)
 
 
 def inner_without_three(dout, x, w1, b1, w2, b2):
-    """In your slope of u the cube left no factor 3 behind: z³ has slope 3 z²."""
+    """In your slope of s the cube left no factor 3 behind: z³ has slope 3 z²."""
     p = _parts(dout, x, w1, b1, w2)
     return _backward(dout, x, w1, b1, w2, slope=p.s + p.z * p.s * (1 - p.s) * 2 * C * (1 + A * p.z * p.z))
 
 
 def curve_half(dout, x, w1, b1, w2, b2):
-    """The second term of your slope is half the right one. With tanh it is ½ z (1 − tanh² u) u′; with σ(2u), the 2
+    """The second term of your slope is half the right one. With tanh it is ½ z (1 − tanh² s) s′; with σ(2s), the 2
     counts too."""
     p = _parts(dout, x, w1, b1, w2)
     return _backward(dout, x, w1, b1, w2, slope=p.s + p.curve / 2)
@@ -332,8 +332,8 @@ def in_place(dout, x, w1, b1, w2, b2):
 
 
 def overflow(dout, x, w1, b1, w2, b2):
-    """exp(2u) overflows in exp(2u) / (1 + exp(2u)) where z is large: inf / inf is NaN. tanh does not overflow, and
-    neither does 1 / (1 + exp(−2u))."""
+    """exp(2s) overflows in exp(2s) / (1 + exp(2s)) where z is large: inf / inf is NaN. tanh does not overflow, and
+    neither does 1 / (1 + exp(−2s))."""
     z = x @ w1 + b1
     e = np.exp(2 * C * (z + A * z * z * z))
     s = e / (1 + e)
@@ -385,7 +385,7 @@ def with_tanh(dout, x, w1, b1, w2, b2):
 
 
 def with_sigmoid(dout, x, w1, b1, w2, b2):
-    """einsum, every sum named; GELU as z σ(2u)."""
+    """einsum, every sum named; GELU as z σ(2s)."""
     z = np.einsum("btd,df->btf", x, w1) + b1
     s = np.reciprocal(1 + np.exp(-2 * C * z * (1 + A * z * z)))
     dz = np.einsum("bto,fo->btf", dout, w2) * (s + 2 * C * z * s * (1 - s) * (1 + 3 * A * z * z))
@@ -477,8 +477,8 @@ exercise = Code(
         "Write the forward in three lines: z = x w1 + b1, act = gelu(z), out = act w2 + b2.\n"
         "Then go backward, last line first.",
         "From out = act w2 + b2: dact = dout w2ᵀ, dw2 = actᵀ dout over all tokens, and db2 is the sum of dout.",
-        "GELU works entry by entry: dz = dact ⊙ gelu′(z). It is a product, ½ z times (1 + tanh u), and u depends on z.",
-        "gelu′(z) = ½ (1 + t) + ½ z (1 − t²) u′ with t = tanh u and u′ = √(2/π) (1 + 3 · 0.044715 z²).",
+        "GELU works entry by entry: dz = dact ⊙ gelu′(z). It is a product, ½ z times (1 + tanh s), and s depends on z.",
+        "gelu′(z) = ½ (1 + t) + ½ z (1 − t²) s′ with t = tanh s and s′ = √(2/π) (1 + 3 · 0.044715 z²).",
         "dx = dz w1ᵀ, dw1 = xᵀ dz over all tokens (`reshape(-1, …)`), and db1 = dz summed over B and T.",
     ),
     library=("scratch.ffn.gelu_mlp_backward", "scratch.ops.gelu_backward"),

@@ -149,15 +149,15 @@ def all_heads(dscores, q, k):
 
 def interleaved(dscores, q, k):
     """Your dq lets query head h read key head h % K (`np.tile`, or a group axis before K). Neighbours share a key head
-    here: h // (H/K)."""
+    here: h // (H // K)."""
     ds, (B, H, T, Dh), K = _scaled(dscores, q), q.shape, k.shape[1]
     dk = (ds.swapaxes(-1, -2) @ q).reshape(B, H // K, K, T, Dh).sum(axis=1)
     return ds @ k[:, np.arange(H) % K], dk
 
 
 def interleaved_dk(dscores, q, k):
-    """Your dk adds up every K-th query head, as if head h read key head h % K. Neighbours share one, h // (H/K): in a
-    reshape, K comes before the group."""
+    """Your dk adds up every K-th query head, as if head h read key head h % K. Neighbours share one, h // (H // K): in
+    a reshape, K comes before the group."""
     (B, H, T, Dh), K = q.shape, k.shape[1]
     dkeys = _each(_scaled(dscores, q), q, k)[1]
     return _right(dscores, q, k)[0], dkeys.reshape(B, H // K, K, T, Dh).sum(axis=1)
@@ -170,7 +170,7 @@ def group_is_k(dscores, q, k):
 
 
 def one_key_head(dscores, q, k):
-    """Your dq reads key head 0 for every query head. That is MQA, K = 1; in general head h reads h // (H/K)."""
+    """Your dq reads key head 0 for every query head. That is MQA, K = 1; in general head h reads h // (H // K)."""
     return _scaled(dscores, q) @ k[:, :1], _right(dscores, q, k)[1]
 
 
@@ -383,7 +383,7 @@ exercise = Code(
     hints=(
         "Forget the sharing at first: one head, scores = q kᵀ / √Dh. A product passes to each factor the other one.",
         "For one head: dq = dscores k / √Dh and dk = dscoresᵀ q / √Dh. The transpose swaps the two T axes.",
-        "Now share. Query head h reads key head h // (H/K). For dq, lay the keys out for every query head:\n"
+        "Now share. Query head h reads key head h // (H // K). For dq, lay the keys out for every query head:\n"
         "`np.repeat(k, H // K, axis=1)` is [B, H, T, Dh].",
         "That repeat copied each key head H/K times. Backward, the copies' gradients add up:\n"
         "compute dk for every query head, [B, H, T, Dh], then sum over each group.",

@@ -49,8 +49,12 @@ class Block:
 
     def gradient(self, dout):
         """dx for this upstream."""
-        self.run()
-        return block_backward(dout, self._cache)[0]
+        return self.gradients(dout)[0]
+
+    def gradients(self, dout, x=None):
+        """dx and the tree of the weights' gradients for this upstream."""
+        self.run(x)
+        return block_backward(dout, self._cache)
 
     def changed(self, row):
         """The rows of the output that change when row `row` of the stream is replaced."""

@@ -33,8 +33,8 @@ def _r(*row):
 
 
 def nothing(x1, x2, x3, x4, g2):
-    """You said that feature 1 does not act on feature 2. It does: it makes the row longer or shorter, and all four
-    features are divided by that length."""
+    """You said that feature 1 does not act on feature 2. It does: it changes the row's size, and all four features are
+    divided by that size."""
     return 0.0
 
 

@@ -78,10 +78,10 @@ exercise = Choice(
     parts=(
         Part(
             name="times ten",
-            ask="A token's row is made ten times as long. What comes out of RMSNorm?",
+            ask="A token's row is multiplied by ten. What comes out of RMSNorm?",
             options={"a tenth": "a tenth of before", "same": "nearly the same", "ten times": "ten times as much"},
             wrong={
-                "a tenth": "The row is ten times as long, and so is what it is divided by.",
+                "a tenth": "The row is ten times as large, and so is what it is divided by.",
                 "ten times": "That is what would come out without a norm. What is the row divided by?",
             },
             right=lambda: _times(_rms(10 * _X), _rms(_X)),
@@ -148,11 +148,11 @@ exercise = Choice(
         ),
         Part(
             name="gradient",
-            ask="A row is made ten times as long; the upstream gradient stays. What is RMSNorm's dx now?",
+            ask="A row is multiplied by ten; the upstream gradient stays. What is RMSNorm's dx now?",
             options={"a tenth": "a tenth of before", "same": "nearly the same", "ten times": "ten times as much"},
             wrong={
-                "same": "The output is the same. But how much does it move when one entry of a long row grows by 0.1?",
-                "ten times": "It is the other way round: a nudge of 0.1 is a smaller part of a longer row.",
+                "same": "The output is the same. But how much does it move when one entry of a large row grows by 0.1?",
+                "ten times": "It is the other way round: a nudge of 0.1 is a smaller part of a larger row.",
             },
             right=_gradient,
         ),
@@ -170,7 +170,7 @@ exercise = Choice(
     hints=(
         "Write both formulas down. Which single numbers of a row do all its features share?",
         "RMSNorm shares the mean square alone, LayerNorm the mean and the deviation. Gains come last, one each.",
-        "If out stays the same when x becomes ten times as long, how far must x move to move out by a given amount?",
+        "If out stays the same when x is multiplied by ten, how far must x move to move out by a given amount?",
     ),
-    takeaway="RMSNorm forgets a row's length, LayerNorm also its mean. What the output does not show has no gradient.",
+    takeaway="RMSNorm forgets a row's size, LayerNorm also its mean. What the output does not show has no gradient.",
 )

@@ -57,7 +57,7 @@ def _gradient():
 
 exercise = Choice(
     id="relative-position",
-    title="Only the distance counts",
+    title="Only the difference counts",
     chapter="04_positions",
     points=2,
     stars=1,
@@ -82,7 +82,7 @@ exercise = Choice(
             ask="The query, at 9, and the key, at 4, exchange their positions. Their score is in general …",
             options=SAME,
             wrong={
-                "same": "The distance has the same size and the other sign: a key 5 places back, or 5 ahead. "
+                "same": "The difference has the same size and the other sign: a key 5 places back, or 5 ahead. "
                 "Is turning by an angle the same as turning back by it?"
             },
             right=lambda: _word(_score(4, 9), _score(9, 4)),

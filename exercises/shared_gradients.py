@@ -86,7 +86,7 @@ exercise = Choice(
                 "1": "head 1 alone",
             },
             wrong={
-                "135": "That deals the key heads out in turn, h % K. Neighbours share: h // (H/K).",
+                "135": "That deals the key heads out in turn, h % K. Neighbours share: h // (H // K).",
                 "23": "That is h // K: you took K for the size of a group. How many query heads share one key head?",
                 "1": "With six query heads on two key heads, each key head has more than one reader.",
             },
@@ -94,7 +94,8 @@ exercise = Choice(
         ),
         Part(
             name="queries",
-            ask="Now the upstream of query head 3's output is zero. For which heads is the queries' gradient zero?",
+            ask="The keys are back. Now the upstream of query head 3's output is zero. For which heads is the queries' "
+            "gradient zero?",
             options={"3": "head 3 alone", "345": "heads 3, 4 and 5", "all": "all six", "none": "none"},
             wrong={
                 "345": "Heads 4 and 5 share keys with head 3, but not queries. Who else reads their queries?",
@@ -125,8 +126,14 @@ exercise = Choice(
         ),
         Part(
             name="three alike",
-            ask="Heads 3, 4 and 5 have equal queries and equal upstreams. The gradient of key head 1 is … that of one.",
-            options={"third": "a third of", "once": "the same as", "three": "three times", "nine": "nine times"},
+            ask="The upstream is back, too. Heads 3, 4 and 5 now have equal queries and equal upstreams. Compared with "
+            "what head 3 alone would send, the gradient of key head 1 is …",
+            options={
+                "third": "a third",
+                "once": "the same",
+                "three": "three times as large",
+                "nine": "nine times as large",
+            },
             wrong={
                 "third": "Each of the three makes use of the whole key. Does the loss then feel the key less, or more?",
                 "once": "That would be a mean. Each of the three makes use of the whole key.",
@@ -136,7 +143,7 @@ exercise = Choice(
         ),
     ),
     hints=(
-        "Write down for h = 0 … 5 which key head it reads: h // (H/K), with H/K = 3.",
+        "Write down for h = 0 … 5 which key head it reads: h // (H // K), with H // K = 3.",
         "Backward, arrows turn round: whoever read a key head sends it a gradient. A query was read by its own head.",
         "What has several readers adds up what they send, undivided. A reader with upstream zero sends zero.",
     ),

@@ -93,7 +93,7 @@ exercise = Choice(
             options=_BLOCK,
             wrong={
                 "a": "21 is the width inside the feed-forward. What has to fit, to be added to the stream?",
-                "b": "The branches' answers are added, not laid beside what was there.",
+                "b": "What attention and the feed-forward answer is added, not laid beside what was there.",
                 "d": "Every token keeps a row of its own; a block does not sum them up.",
             },
             right=lambda: _shape("stream", _BLOCK),
@@ -140,29 +140,30 @@ exercise = Choice(
         ),
         Part(
             name="silent",
-            ask="Two blocks, and no branch adds anything. What is the stream at the end?",
+            ask="Two blocks, and no part of them adds anything. What is the stream at the end?",
             options={"zeros": "zeros", "rows": "the rows that the lookup gave", "twice": "those rows, doubled"},
             wrong={
-                "zeros": "Branches add to the stream. Nothing was added; what was there before?",
+                "zeros": "Blocks add to the stream. Nothing was added; what was there before?",
                 "twice": "A block that adds nothing adds nothing, however many there are.",
             },
             right=_without_branches,
         ),
         Part(
             name="backward",
-            ask='"the cat sees the dog" is looked up in a table of 11 rows. How many of them get a gradient from that?',
+            ask='"the cat sees the dog" is looked up in a table of 11 rows. How many of these can get '
+            "a gradient other than zero from this lookup?",
             options={key: key for key in ("1", "4", "5", "11")},
             wrong={
                 "1": "Each token has a gradient, which goes to the row that was read for it. How many rows were read?",
                 "5": 'Five tokens, but "the" occurs twice: both of its gradients go to the same row.',
-                "11": "A row that nobody read did not act on the stream, so the lookup gives it no gradient.",
+                "11": "A row that nobody read did not act on the stream, so its gradient is zero.",
             },
             right=_rows_reached,
         ),
     ),
     hints=(
         "A lookup replaces each number of ids by a row. Everything after it keeps one row for each token.",
-        "What a branch adds must have the stream's shape, whatever widths it uses inside.",
+        "What a part adds must have the stream's shape, whatever widths it uses inside.",
         "The comparison with the table gives, for each token, one number for each row of the table.",
         "Words that do not occur are not read. A word that occurs twice has one row, which is read twice.",
     ),

@@ -193,7 +193,7 @@ def up_value_missing(dout, x, wg, wu, wd):
 
 
 def gate_value_missing(dout, x, wg, wu, wd):
-    """Your up path lacks the gate's value. A product passes to each factor the other: up receives SiLU(gate)."""
+    """Your up path lacks SiLU(gate). A product passes to each factor the other: up receives SiLU(gate)."""
     p = _parts(dout, x, wg, wu, wd)
     return _backward(dout, x, wg, wu, wd, dup=p.dhidden)
 
@@ -295,7 +295,7 @@ def first_sequence(dout, x, wg, wu, wd):
 
 
 def dwd_from_gate(dout, x, wg, wu, wd):
-    """Your dwd uses the gate's value alone. What wd multiplied is hidden = SiLU(gate) ⊙ up."""
+    """Your dwd uses SiLU(gate) alone. What wd multiplied is hidden = SiLU(gate) ⊙ up."""
     return _backward(dout, x, wg, wu, wd, hidden=_parts(dout, x, wg, wu, wd).act)
 
 

@@ -70,7 +70,7 @@ def x_added_again(x, added):
 
 
 def replaced(x, added):
-    """You replace the stream by what the branches answered. They are added to it, so what was there before stays."""
+    """You replace the stream by what the parts answered. They are added to it, so what was there before stays."""
     return np.concatenate([x[None], added.sum(axis=1)])
 
 
@@ -101,7 +101,7 @@ def attention_twice(x, added):
 
 
 def subtracted(x, added):
-    """The feed-forward's answer is subtracted. Both answers are added; a branch that wants to take something away
+    """The feed-forward's answer is subtracted. Both answers are added; a part that wants to take something away
     answers with the opposite sign."""
     return _stream(x, added * np.array([1, -1], dtype=x.dtype)[:, None, None, None])
 
@@ -141,7 +141,7 @@ def before_only(x, added):
 
 
 def half_steps(x, added):
-    """You kept the stream after every branch, 2 L + 1 of them. Keep it after whole blocks: every second one."""
+    """You kept the stream after every part, 2 L + 1 of them. Keep it after whole blocks: every second one."""
     steps = [x]
     for answer in added.reshape(-1, *x.shape):
         steps.append(steps[-1] + answer)
@@ -199,7 +199,7 @@ def over_the_tokens_too(x, added):
 
 def normalized(x, added):
     """You normalize the stream after each block. In a pre-norm block the stream itself passes as it is; only the
-    branches read a normalized copy."""
+    parts read a normalized copy."""
     stream = [x]
     for a, f in added:
         h = stream[-1] + a + f

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from _ext.facts import without_facts
 from notebooks import generate
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -43,6 +44,8 @@ _ = plt.plot([0, 1])
 ```{code-cell} python
 from scratch.ops import rmsnorm_forward
 import numpy as np
+from scratch.gradcheck import fact
+_ = fact("F10", 2 + 2, 4)  # not on the page
 print("value", rmsnorm_forward(np.full((1, 4), 2.0), np.ones(4))[0].round(2))
 ```
 
@@ -118,6 +121,7 @@ def test_page_has_what_the_chapter_declares(book):
     page = book.page()
     assert 'alt="A line that rises."' in page
     assert '<span class="caption-text">A line.</span>' in page
+    assert "gradcheck" in page and "not on the page" not in page and "F10" not in page
     assert "rmsnorm_forward" in page[page.index("rmsnorm-source") :] and "Parameters" not in page
     for service in ("colab.research.google.com/github/", "mybinder.org/v2/gh/"):
         address = page[page.index(service) :].split('"')[0]
@@ -164,3 +168,19 @@ def test_a_wrong_fact_fails_the_notebook(book):
     command = ["pytest", "--nbval-lax", "--nbval-current-env", "-p", "no:cacheprovider", "notebooks"]
     status, log = book.run(*command)
     assert status == 1 and "F12" in log, log
+
+
+@pytest.mark.parametrize(
+    "code, shown",
+    [
+        ("x = 1\n_ = fact(\n    'F1', x, 1\n)\nprint(x)", "x = 1\nprint(x)"),
+        ("for i in a:\n    _ = fact('F1', i, i)\n    print(i)", "for i in a:\n    print(i)"),
+        ("for i in a:\n    _ = fact('F1', i, i)", "for i in a:\n    _ = fact('F1', i, i)"),
+        ("_ = fact('F1', 1, 1)", "_ = fact('F1', 1, 1)"),
+        ("def f():\n    return 1\n\n\n_ = fact('F1', f(), 1)\nf()", "def f():\n    return 1\n\n\nf()"),
+        ("x = 1\n\n_ = fact('F1', x, 1)\n\nprint(x)", "x = 1\n\nprint(x)"),
+        ("_ = other(1)\n%matplotlib inline", "_ = other(1)\n%matplotlib inline"),
+    ],
+)
+def test_the_page_leaves_facts_out(code, shown):
+    assert without_facts(code) == shown
