@@ -21,7 +21,8 @@ def cases(rng):
 
     def case(shape, V, ignored=0, scale=1.0, dtype=np.intp):
         targets = rng.integers(0, V, shape).astype(dtype)
-        targets.reshape(-1)[rng.permutation(targets.size)[:ignored]] = IGNORE
+        if ignored:  # no unsigned dtype holds it
+            targets.reshape(-1)[rng.permutation(targets.size)[:ignored]] = IGNORE
         dloss = float(rng.choice([-1, 1]) * 10.0 ** rng.uniform(-2, 2))
         return dloss, rng.standard_normal((*shape, V)) * scale, targets
 
@@ -39,6 +40,10 @@ def cases(rng):
     yield dloss, logits, targets
     yield case((2, 5), 6, ignored=3, scale=3.0)
     yield case((3, 4), 9, ignored=5, dtype=np.int16)
+    yield case((10, 14), 3, dtype=np.int8)  # more targets than an int8 can count
+    dloss, logits, targets = case((3,), 200, dtype=np.uint8)
+    targets[rng.integers(3)] = 156  # what −100 wraps around to
+    yield dloss, logits, targets
 
 
 def large(rng):

@@ -157,7 +157,7 @@ def fact(id, computed, expected, tol=0.0):
     id : str, the fact's id in the course's ledger, "F11"
     computed : number, array, string or tuple, from the code above
     expected : what the text says; numbers and arrays are compared entry by entry, absolutely
-    tol : float, largest difference allowed; 0 asks for equality
+    tol : float, or one for each entry, the largest difference allowed; 0 asks for equality
 
     Returns
     -------
@@ -172,7 +172,8 @@ def fact(id, computed, expected, tol=0.0):
     else:
         same = np.asarray(computed) == np.asarray(expected)
     if not np.all(same):
-        raise FactError(f"{id}: computed {_short(computed)}, the text says {_short(expected)} (tolerance {tol:g})")
+        said = f"the text says {_short(expected)} (tolerance {_short(tol)})"
+        raise FactError(f"{id}: computed {_short(computed)}, {said}")
     return computed
 
 

@@ -775,6 +775,162 @@ def cached_divide_and_conquer(q, k, v, keys, values, cos, sin):
     return (mix / total).reshape(q.shape).astype(q.dtype), new_keys, new_values
 
 
+# residual-backward
+
+
+def residual_tape(dy, x, a, f):
+    """A tape of lambdas: the forward pushes one for each branch, and the backward pops them."""
+    da, df, tape, h = np.zeros(a.shape, x.dtype), np.zeros(f.shape, x.dtype), [], x
+    for branches in zip(zip(a, da), zip(f, df)):
+        for w, dw in branches:
+            tape.append(
+                lambda g, h=h, w=w, dw=dw: (
+                    np.copyto(dw, h.reshape(-1, h.shape[-1]).T @ g.reshape(-1, g.shape[-1])) or g + g @ w.T
+                )
+            )
+            h = h + h @ w
+    g = dy.astype(x.dtype)
+    while tape:
+        g = tape.pop()(g)
+    return g, da, df
+
+
+def residual_matrices(dy, x, a, f):
+    """Linear algebra: the stack is one matrix, so the tokens come in once, as xᵀ dy, between the products beside it."""
+    D = x.shape[-1]
+    steps = np.stack((a, f), axis=1).reshape(-1, D, D) + np.eye(D)
+    before = itertools.accumulate(steps, np.matmul, initial=np.eye(D))
+    after = [*itertools.accumulate(steps[::-1], lambda tail, step: step @ tail, initial=np.eye(D))][::-1]
+    both = np.tensordot(x.astype(np.float64), dy, axes=((0, 1), (0, 1)))
+    grads = np.reshape([head.T @ both @ tail.T for head, tail in zip(before, after[1:])], steps.shape).astype(x.dtype)
+    return (dy @ after[0].T).astype(x.dtype), grads[0::2].copy(), grads[1::2].copy()
+
+
+class StackGradients(NamedTuple):
+    """What the exercise wants, by name."""
+
+    dx: np.ndarray
+    da: np.ndarray
+    df: np.ndarray
+
+
+def branch(x, w):
+    """A coroutine: it yields its output, is sent that output's gradient, and yields those of x and w."""
+    g = yield x + np.einsum("btd,de->bte", x, w, optimize=True)
+    yield g + np.einsum("bte,de->btd", g, w, optimize=True), np.einsum("btd,bte->de", x, g, optimize=True)
+
+
+def residual_coroutines(dy, x, a, f):
+    """Coroutines: each branch sleeps, with its input, until its gradient is sent; the recursion is the stack."""
+
+    def through(h, weights):
+        if not weights:
+            return np.array(dy, dtype=x.dtype), []
+        sleeper = branch(h, weights[0])
+        g, later = through(next(sleeper), weights[1:])
+        g, dw = sleeper.send(g)
+        return g, [dw, *later]
+
+    dx, grads = through(x, [w for pair in zip(a, f) for w in pair])
+    return StackGradients(dx, *(np.array(grads[k::2], dtype=x.dtype).reshape(a.shape) for k in range(2)))
+
+
+def residual_one_product(dy, x, a, f):
+    """High performance: 2L branches in one buffer, one batched product at the end; da and df are every other matrix.
+
+    dx is column-major, and da and df are views into one array, which nobody else has.
+    """
+    L, D, _ = a.shape
+    weights, N = np.empty((2 * L, D, D), dtype=x.dtype), math.prod(x.shape[:-1])
+    weights[0::2], weights[1::2] = a, f
+    heard, told = np.empty((2, 2 * L, N, D), dtype=x.dtype)
+    h, g = x.reshape(N, D).copy(), dy.reshape(N, D).astype(x.dtype)
+    for k in range(2 * L):
+        heard[k] = h
+        h += heard[k] @ weights[k]
+    for k in range(2 * L)[::-1]:
+        told[k] = g
+        g += told[k] @ weights[k].T
+    grads = heard.transpose(0, 2, 1) @ told
+    return np.asfortranarray(g.reshape(x.shape)), grads[::2], grads[1::2]
+
+
+# cross-entropy-backward
+
+
+def entropy_log_softmax(dloss, logits, targets):
+    """Log-softmax by `np.logaddexp.reduce` in float64, and `np.subtract.at` for the targets."""
+    wide = logits.astype(np.float64)
+    dlogits = np.exp(wide - np.logaddexp.reduce(wide, axis=-1, keepdims=True))
+    counted = np.nonzero(targets != -100)
+    np.subtract.at(dlogits, (*counted, targets[counted].astype(np.intp)), 1)
+    dlogits[targets == -100] = 0
+    return (dlogits * (dloss / max(len(counted[0]), 1))).astype(logits.dtype)
+
+
+def entropy_masked_array(dloss, logits, targets):
+    """Masked arrays: rows that do not count are masked, and filled with zeros at the very end."""
+    ignored = np.repeat((targets == -100)[..., np.newaxis], logits.shape[-1], axis=-1)
+    z = np.ma.masked_array(logits, mask=ignored)
+    e = np.ma.exp(z - z.max(axis=-1, keepdims=True))
+    hot = np.arange(logits.shape[-1]) == targets[..., np.newaxis]
+    slope = (e / e.sum(axis=-1, keepdims=True) - hot) * dloss / max(int(z[..., 0].count()), 1)
+    return np.ma.filled(slope, 0).astype(logits.dtype)
+
+
+def tournament(z):
+    """log Σ exp over the last axis [..., 1], by pairs as in a tournament, and its gradient, back through the pairs."""
+    half = z.shape[-1] // 2
+    if half == 0:
+        return z, np.ones_like(z)
+    first, second, spare = np.split(z, (half, 2 * half), axis=-1)
+    pairs = np.logaddexp(first, second)
+    total, g = tournament(np.concatenate((pairs, spare), axis=-1))
+    g, kept = np.split(g, (half,), axis=-1)
+    return total, np.concatenate((g * np.exp(first - pairs), g * np.exp(second - pairs), kept), axis=-1)
+
+
+def entropy_tournament(dloss, logits, targets):
+    """Divide and conquer: the softmax is not written down; it comes out as the gradient of a tree of log-additions."""
+    counts = targets != -100
+    _, slope = tournament(logits.astype(np.float64))
+    at = np.where(counts, targets, 0).astype(np.int64)[..., None]
+    np.put_along_axis(slope, at, np.take_along_axis(slope, at, axis=-1) - 1, axis=-1)
+    weights = counts / np.float64(counts.sum() or 1)
+    return np.multiply(slope, dloss * weights[..., None]).astype(logits.dtype)
+
+
+@dataclass(frozen=True)
+class Position:
+    """A position that counts: where it is, what the model says there, what comes next."""
+
+    at: tuple
+    logits: np.ndarray
+    target: int
+
+    def jacobian_row(self):
+        """One-hot times the Jacobian of −log p, at the target."""
+        p, _ = softmax_forward(self.logits)
+        p[self.target] = -(np.sum(p[: self.target]) + np.sum(p[self.target + 1 :]))  # p − 1, without cancellation
+        return p
+
+
+def positions(logits, targets) -> Iterator[Position]:
+    """Those that count, one after the other."""
+    for at in np.ndindex(targets.shape):
+        if (target := int(targets[at])) != -100:
+            yield Position(at, logits[at], target)
+
+
+def entropy_positions(dloss, logits, targets):
+    """A generator of frozen dataclasses, one row at a time with the library's softmax, into a column-major array."""
+    dlogits = np.zeros(logits.shape, dtype=logits.dtype, order="F")
+    counted = tuple(positions(logits, targets))
+    for position in counted:
+        dlogits[position.at] = position.jacobian_row() * (dloss / len(counted))
+    return dlogits
+
+
 RIGHT = [
     ("softmax-backward", softmax_fortran),
     ("softmax-backward", softmax_jacobian),
@@ -811,4 +967,12 @@ RIGHT = [
     ("cached-attention", cached_dataclass),
     ("cached-attention", cached_library),
     ("cached-attention", cached_divide_and_conquer),
+    ("residual-backward", residual_tape),
+    ("residual-backward", residual_matrices),
+    ("residual-backward", residual_coroutines),
+    ("residual-backward", residual_one_product),
+    ("cross-entropy-backward", entropy_log_softmax),
+    ("cross-entropy-backward", entropy_masked_array),
+    ("cross-entropy-backward", entropy_tournament),
+    ("cross-entropy-backward", entropy_positions),
 ]

@@ -18,6 +18,8 @@ from scratch.attention import sdpa_backward
 from scratch.config import Config
 from scratch.ffn import swiglu_backward, swiglu_forward
 from scratch.gradcheck import numerical_gradient
+from scratch.loss import chunked_cross_entropy_backward as _pair_backward
+from scratch.loss import chunked_cross_entropy_forward as _pair_forward
 from scratch.model import stack_backward, stack_forward
 from scratch.ops import linear_backward, silu_backward, softmax_forward
 
@@ -687,6 +689,198 @@ def cached_one_maximum(q, k, v, keys, values, cos, sin):
     return (p @ new_values).reshape(q.shape), new_keys, new_values
 
 
+# residual-backward: (dy, x [B, T, D], a, f [L, D, D]) -> dx, da, df
+
+
+def _outer(x, g):
+    return x.reshape(-1, x.shape[-1]).T @ g.reshape(-1, g.shape[-1])
+
+
+def _inputs(x, a, f):
+    """The input of each of the 2L branches: x and u of the first block, x and u of the second, …"""
+    inputs = []
+    for al, fl in zip(a, f):
+        u = x + x @ al
+        inputs.append((x, u))
+        x = u + u @ fl
+    return inputs
+
+
+def residual_late_binding(dy, x, a, f):
+    """(a) A list of lambdas, one for each block, that all look up the loop's `l` when they are called: it is the last.
+
+    Shows for L > 1: every block goes back through the last one's matrices, and only the last has gradients. Right for
+    one block.
+    """
+    da, df, inputs, steps = np.zeros_like(a), np.zeros_like(f), _inputs(x, a, f), []
+
+    def step(g, l):
+        x, u = inputs[l]
+        df[l] = _outer(u, g)
+        g = g + g @ f[l].T
+        da[l] = _outer(x, g)
+        return g + g @ a[l].T
+
+    for l in range(len(a)):
+        steps.append(lambda g: step(g, l))  # noqa: B023
+    g = dy.copy()
+    for back in reversed(steps):
+        g = back(g)
+    return g, da, df
+
+
+def residual_parallel(dy, x, a, f):
+    """(a) "Addition copies the gradient": both branches' gradients are added to dy, and f's does not go through a.
+
+    da and df of a block are right. Shows where a block has both a and f, as dy fᵀ aᵀ that is missing from what it hands
+    back: in dx, and in the earlier blocks' da and df. Right where each block has an a or an f of zeros.
+    """
+    da, df, inputs, g = np.zeros_like(a), np.zeros_like(f), _inputs(x, a, f), dy.copy()
+    for l in reversed(range(len(a))):
+        x, u = inputs[l]
+        df[l] = _outer(u, g)
+        da[l] = _outer(x, g + g @ f[l].T)
+        g = g + g @ f[l].T + g @ a[l].T
+    return g, da, df
+
+
+def residual_flat_view(dy, x, a, f):
+    """(b) Takes `reshape` for a copy and adds in place: the caller's dy becomes dx.
+
+    Shows for a dy in C order, which all fresh arrays are; of a transposed or sliced one `reshape` does make a copy.
+    """
+    da, df, inputs, g = np.zeros_like(a), np.zeros_like(f), _inputs(x, a, f), dy.reshape(-1, dy.shape[-1])
+    for l in reversed(range(len(a))):
+        x, u = inputs[l]
+        df[l] = _outer(u, g)
+        g += g @ f[l].T
+        da[l] = _outer(x, g)
+        g += g @ a[l].T
+    return g.reshape(dy.shape), da, df
+
+
+def residual_reversible(dy, x, a, f):
+    """(a) Keeps no activations: on the way back each branch's input is worked out of its output, as in a RevNet.
+
+    Shows where I + a[l] or I + f[l] is singular, as at a = −I, a block that erases: there `solve` raises; and where it
+    is nearly so, for then rounding is amplified. Elsewhere it is right, in float64 inside.
+    """
+    D = x.shape[-1]
+    da, df, g = np.zeros_like(a), np.zeros_like(f), dy.reshape(-1, D).astype(np.float64)
+    h = x.reshape(-1, D).astype(np.float64)
+    for l in range(len(a)):
+        h = h + h @ a[l]
+        h = h + h @ f[l]
+    for l in reversed(range(len(a))):
+        for w, dw in ((f[l], df[l]), (a[l], da[l])):
+            h = np.linalg.solve((np.eye(D) + w).T, h.T).T
+            dw[...] = h.T @ g
+            g = g + g @ w.T
+    return g.reshape(x.shape).astype(x.dtype), da, df
+
+
+def residual_unit_differences(dy, x, a, f):
+    """(c) Finite differences of one's own forward, with step 1: it is linear in x and each matrix, so they are exact.
+
+    All features of a row of a matrix are moved at once, in a batch.
+    """
+
+    def forward(x, a, f):
+        for l in range(len(a)):
+            x = x + x @ a[l]
+            x = x + x @ f[l]
+        return x
+
+    L, D, _ = a.shape
+    wide = x.astype(np.float64)
+    before, weights, steps = forward(wide, a, f), [*a.astype(np.float64)] + [*f.astype(np.float64)], np.eye(D)
+    dx, grads = np.empty_like(x), np.empty((2 * L, D, D), dtype=x.dtype)
+    for d in range(D):
+        dx[..., d] = (dy * (forward(wide + steps[d], a, f) - before)).sum(axis=-1)
+        for n in range(2 * L):
+            moved = [*weights]
+            moved[n] = (weights[n] + np.einsum("i,kj->kij", steps[d], steps))[:, None]  # [D, 1, D, D]
+            change = forward(wide, moved[:L], moved[L:]) - before
+            grads[n, d] = (dy * change).reshape(D, -1).sum(axis=-1)
+    return dx, grads[:L].copy(), grads[L:].copy()
+
+
+# cross-entropy-backward: (dloss, logits [..., V], targets [...]) -> dlogits
+
+
+def _softmax(logits):
+    e = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def _less_target(logits, targets, keep):
+    """Softmax − one-hot, with 0 taken for the target where none counts."""
+    rows = _softmax(logits)
+    at = np.where(keep, targets, 0).astype(np.int64)[..., None]
+    np.put_along_axis(rows, at, np.take_along_axis(rows, at, axis=-1) - 1, axis=-1)
+    return rows
+
+
+def entropy_narrow_ignore(dloss, logits, targets):
+    """(a) −100 is turned into the dtype of the targets before it is compared, and wraps around where that is unsigned.
+
+    Shows for uint8 where a target is 156: its row is zeros and the mean is over one less. (65436 for uint16.) Right for
+    signed dtypes and for vocabularies of up to 156.
+    """
+    keep = targets != np.array(-100).astype(targets.dtype)
+    scale = dloss * keep[..., None] / max(keep.sum(), 1)
+    return (_less_target(logits, targets, keep) * scale).astype(logits.dtype)
+
+
+def entropy_mean_of_means(dloss, logits, targets):
+    """(a) The mean over the sequences of each one's mean, not over all targets that count.
+
+    Shows for [B, T] where two sequences have different numbers of targets that count, and one at least in each. Right
+    for [N], for B = 1, and where all have as many.
+    """
+    keep = targets != -100
+    own = keep.sum(axis=-1, keepdims=True)
+    weight = keep / np.maximum(own, 1) / max((own > 0).sum(), 1)
+    return (_less_target(logits, targets, keep) * dloss * weight[..., None]).astype(logits.dtype)
+
+
+def entropy_log_with_eps(dloss, logits, targets):
+    """(a) The derivative of −log(p + 1e-12), which has no log of 0: its slope is p / (p + 1e-12) of the true one.
+
+    Shows where the target's probability is small: below 1e-12, which is a logit 28 lower than the best, most of the
+    gradient is gone, and all of it where exp underflows. At a probability of 0.01 it is off by 1e-10.
+    """
+    keep = targets != -100
+    at = np.where(keep, targets, 0).astype(np.int64)[..., None]
+    p = np.take_along_axis(_softmax(logits.astype(np.float64)), at, axis=-1)
+    slope = _less_target(logits.astype(np.float64), targets, keep) * p / (p + 1e-12)
+    return (slope * (dloss * keep[..., None] / max(keep.sum(), 1))).astype(logits.dtype)
+
+
+def entropy_empty_in_float64(dloss, logits, targets):
+    """(b) The early exit forgets the dtype.
+
+    Shows only for float32 logits where no target counts: the zeros are float64.
+    """
+    keep = targets != -100
+    if not keep.any():
+        return np.zeros(logits.shape)
+    rows = _less_target(logits, targets, keep)
+    rows[~keep] = 0
+    rows *= dloss / keep.sum()
+    return rows
+
+
+def entropy_identity_head(dloss, logits, targets):
+    """(c) The library's answer by its chunked pair, taken when this module was imported: a head of ones in a diagonal.
+
+    Then the gradient of the stream is the gradient of the logits.
+    """
+    head = np.eye(logits.shape[-1], dtype=logits.dtype)
+    _, cache = _pair_forward(logits, head, targets.astype(np.int64))
+    return _pair_backward(dloss, cache)[0]
+
+
 WRONG = [
     ("softmax-backward", softmax_max_of_map, "a"),
     ("softmax-backward", softmax_squeezed, "a"),
@@ -727,5 +921,15 @@ WRONG = [
     ("cached-attention", make_cached_counter(), "a"),
     ("cached-attention", cached_except_zeros, "a"),
     ("cached-attention", cached_one_maximum, "a"),
+    ("residual-backward", residual_late_binding, "a"),
+    ("residual-backward", residual_parallel, "a"),
+    ("residual-backward", residual_flat_view, "b"),
+    ("residual-backward", residual_reversible, "a"),
+    ("residual-backward", residual_unit_differences, "c"),
+    ("cross-entropy-backward", entropy_narrow_ignore, "a"),
+    ("cross-entropy-backward", entropy_mean_of_means, "a"),
+    ("cross-entropy-backward", entropy_log_with_eps, "a"),
+    ("cross-entropy-backward", entropy_empty_in_float64, "b"),
+    ("cross-entropy-backward", entropy_identity_head, "c"),
 ]
 """(exercise, answer, kind); see above for the kinds."""

@@ -367,3 +367,9 @@ def _leaves(tree):
     from scratch.gradcheck import leaves
 
     return list(leaves(tree))
+
+
+def test_a_fact_that_fails_says_what_was_allowed():
+    with pytest.raises(FactError, match=r"\[1.0, 2.0\], the text says \[1.0, 2.5\] \(tolerance \[0.1, 0.2\]\)"):
+        fact("F1", [1.0, 2.0], [1.0, 2.5], [0.1, 0.2])
+    fact("F1", [1.0, 2.0], [1.0, 2.5], [0.1, 0.6])
