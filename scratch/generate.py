@@ -137,7 +137,7 @@ def next_probabilities(logits, *, temperature=1.0, top_k=None, top_p=None, min_p
     kept = np.ones(p.shape, dtype=bool)
     if top_k is not None:
         kept[..., top_k:] = False
-    if top_p is not None:
+    if top_p is not None and top_p < 1:  # a sum of all may be rounded to 1 before its last terms
         ranked = ranked * kept / (ranked * kept).sum(-1, keepdims=True)
         kept &= ranked.cumsum(-1) - ranked < top_p
     if min_p is not None:
