@@ -469,6 +469,10 @@ exercise = Code(
         "`scores = q_rotated @ repeated_keys.swapaxes(-1, -2) / Dh**0.5` is [B, H, 1, t+1].\n"
         "Subtract each row's maximum, exponentiate, divide by the sum over the last axis, multiply with the values.",
     ),
-    library=("scratch.attention.sdpa_forward",),
+    library=(
+        "scratch.attention.sdpa_forward",
+        "scratch.blocked.blocked_sdpa_forward",
+        "scratch.tiled.tiled_attention_forward",
+    ),
     takeaway="The step is the last row of attention without a cache: all that is earlier was computed once and kept.",
 )

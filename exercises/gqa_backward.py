@@ -391,7 +391,11 @@ exercise = Code(
         "`dkeys.reshape(B, K, H // K, T, Dh).sum(axis=2)`.\n"
         "For the scale use `Dh ** 0.5`: `np.sqrt(Dh)` would turn float32 into float64.",
     ),
-    library=("scratch.attention.sdpa_backward",),
+    library=(
+        "scratch.attention.sdpa_backward",
+        "scratch.blocked.blocked_sdpa_backward",
+        "scratch.tiled.tiled_attention_backward",
+    ),
     loss=loss,
     large=large,
     takeaway="What is used n times collects n gradients: a key head from H/K query heads, a weight from all tokens.",

@@ -563,6 +563,8 @@ exercise = Code(
         "scratch.block.pre_norm_forward",
         "scratch.attention.attention_forward",
         "scratch.attention.sdpa_forward",
+        "scratch.blocked.blocked_sdpa_forward",
+        "scratch.tiled.tiled_attention_forward",
     ),
     takeaway="No bug here raised an error or changed a shape. Promises found them: causality, a silent branch, a row "
     "of size 1.",

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from scratch import _check
+from scratch.blocked import blocked_map, blocked_sdpa_backward, blocked_sdpa_forward
 from scratch.ops import linear_backward, linear_forward, softmax_backward, softmax_forward
 from scratch.rope import rope_backward, rope_forward
 
@@ -127,7 +128,7 @@ def attention_forward(
     if rope is not None:
         q, crope = rope_forward(q, *rope, layout)
         k, crope = rope_forward(k, *rope, layout)
-    heads, csdpa = sdpa_forward(q, k, v, causal=causal, pad_mask=pad_mask)  # [B, H, T, Dh]
+    heads, csdpa = blocked_sdpa_forward(q, k, v, causal=causal, pad_mask=pad_mask)  # [B, H, T, Dh]
     out, co = linear_forward(_merge(heads), wo, bo)  # [B, T, D]
     return out, (cq, ck, cv, crope, csdpa, co)
 
@@ -140,7 +141,7 @@ def attention_backward(dout, cache):
     cq, ck, cv, crope, csdpa, co = cache
     dheads, dwo, *dbo = linear_backward(dout, co)
     n_heads = csdpa[0].shape[1]
-    dq, dk, dv = sdpa_backward(_split(dheads, n_heads), csdpa)
+    dq, dk, dv = blocked_sdpa_backward(_split(dheads, n_heads), csdpa)
     if crope is not None:
         dq, dk = rope_backward(dq, crope), rope_backward(dk, crope)
     dx, dwq, *dbq = linear_backward(_merge(dq), cq)
@@ -153,9 +154,7 @@ def attention_backward(dout, cache):
 
 def attention_map(cache):
     """The weights [B, H, T, T] in the cache of `attention_forward`: entry i, j is how much query i reads of key j."""
-    q, _, _, p = cache[4]
-    B, H, T, _ = q.shape
-    return p.reshape(B, H, T, T)
+    return blocked_map(cache[4])
 
 
 def _split(x, n):

@@ -62,7 +62,8 @@ def linear_forward(x, w, b=None):
     _check.array("linear_forward", "w", w, ndim=2)
     if x.shape[-1] != w.shape[0]:
         raise ValueError(f"linear_forward: x has {x.shape[-1]} columns, but w has {w.shape[0]} rows (w is [in, out])")
-    out = x @ w  # [..., Out]
+    # One product for all rows: matmul would take a stack of them matrix by matrix.
+    out = (x.reshape(-1, w.shape[0]) @ w).reshape(*x.shape[:-1], w.shape[1])  # [..., Out]
     if b is not None:
         _check.shape("linear_forward", "b", b, w.shape[1:], "[Out]")
         out += b
@@ -77,7 +78,7 @@ def linear_backward(dout, cache):
     x, w, has_bias = cache
     _check.shape("linear_backward", "dout", dout, (*x.shape[:-1], w.shape[1]), "[..., Out]")
     rows, drows = x.reshape(-1, w.shape[0]), dout.reshape(-1, w.shape[1])
-    dx = dout @ w.T  # [..., In]
+    dx = (drows @ w.T).reshape(x.shape)  # [..., In]
     dw = rows.T @ drows  # [In, Out]: every row that used w adds to it
     return (dx, dw, drows.sum(axis=0)) if has_bias else (dx, dw)
 
@@ -122,8 +123,9 @@ def softmax_backward(dout, cache):
 
 
 def _sigmoid(x):
+    s = -x
     with np.errstate(over="ignore"):  # exp(−x) may reach inf, and 1 / (1 + inf) = 0 is right
-        s = np.exp(-x)
+        np.exp(s, out=s)
     s += 1
     return np.reciprocal(s, out=s)
 

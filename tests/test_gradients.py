@@ -6,7 +6,7 @@ import inspect
 import numpy as np
 import pytest
 
-from scratch import attention, block, ffn, fused, latent, loss, model, moe, norm, ops, rope, tiled
+from scratch import attention, block, blocked, ffn, fused, latent, loss, model, moe, norm, ops, rope, tiled
 from scratch.gradcheck import GradientError, check_pair, directional_error, numerical_gradient, relative_error
 from scratch.model import Config, init_params
 
@@ -142,6 +142,15 @@ def test_tiled_attention(H, K, causal, tile):
     check_pair(*pair(tiled, "tiled_attention"), *args, tol=LIMIT, causal=causal, tile=tile)
 
 
+@pytest.mark.parametrize(("H", "K"), [(6, 6), (6, 2)])
+@pytest.mark.parametrize("causal", [True, False])
+def test_plain_and_blocked_attention(H, K, causal):
+    own = np.random.default_rng(24)
+    args = [own.standard_normal((2, heads, 5, 4)) for heads in (H, K, K)]
+    check_pair(*pair(attention, "sdpa"), *args, tol=LIMIT, causal=causal)
+    check_pair(*pair(blocked, "blocked_sdpa"), *args, tol=LIMIT, causal=causal)
+
+
 @pytest.mark.parametrize("bias", [True, False])
 def test_fused_projections(bias):
     B, T, D, H, K, Dh = 2, 3, 5, 6, 2, 4
@@ -208,7 +217,7 @@ MUTANTS = [
     ("rope", "return _rotate(dout, cos, -sin, layout)", "return _rotate(dout, cos, sin, layout)", "test_rope"),
     ("attention", "    dx += dx_k\n", "", "test_attention"),
     ("attention", "    dx += dx_v\n", "", "test_attention"),
-    ("attention", "    dscores *= 1 / math.sqrt(q.shape[-1])\n", "", "test_attention"),
+    ("attention", "    dscores *= 1 / math.sqrt(q.shape[-1])\n", "", "test_plain"),
     ("ffn", "    dx += dx_up\n", "", "test_feed_forwards"),
     ("ffn", "silu_backward(dhidden * up, cs)", "silu_backward(dhidden, cs)", "test_feed_forwards"),
     ("block", "du = dout + du_branch", "du = du_branch", "test_block"),
@@ -220,6 +229,11 @@ MUTANTS = [
     ("loss", "cross_entropy_backward(dout * share, inner)", "cross_entropy_backward(dout, inner)", "test_chunked"),
     ("model", '        grads["embed"]["table"] += dhead.T\n', "        pass\n", "test_whole_model"),
     ("model", "dx.sum(axis=0), cache_pos", "dx[0], cache_pos", "test_whole_model"),
+    ("blocked", "        ds -= np.vecdot(ds, p)[..., None]\n", "", "test_plain"),
+    ("blocked", "        ds *= p  # of the scores\n", "", "test_plain"),
+    ("blocked", "    dq *= scale\n", "", "test_plain"),
+    ("blocked", "keys, :] += p.swapaxes", "keys, :] -= p.swapaxes", "test_plain"),
+    ("blocked", "@ _stack(rows)\n        dq", "@ _stack(rows) / 2\n        dq", "test_plain"),
     ("tiled", "            dscores -= delta_tile\n", "", "test_tiled"),
     ("tiled", "            dscores *= p\n", "", "test_tiled"),
     ("tiled", "dq_tile += dscores", "dq_tile = dscores", "test_tiled"),
@@ -255,7 +269,7 @@ def test_a_deleted_term_is_caught(name, term, put, test, monkeypatch):
     assert source.count(term) == 1
     broken = {"__name__": module.__name__}
     exec(compile(source.replace(term, put), module.__file__, "exec"), broken)
-    for importer in (loss, norm, ops, rope, attention, ffn, block, model, moe, latent, tiled, fused):
+    for importer in (loss, norm, ops, rope, attention, ffn, block, model, moe, latent, tiled, fused, blocked):
         for attribute, value in vars(importer).copy().items():
             if inspect.isfunction(value) and value.__module__ == module.__name__ and attribute in broken:
                 monkeypatch.setattr(importer, attribute, broken[attribute])
@@ -282,6 +296,8 @@ def _run(prefix):
         test_feed_forwards("both")
     elif prefix == "test_tiled":
         test_tiled_attention(6, 2, True, 2)
+    elif prefix == "test_plain":
+        test_plain_and_blocked_attention(6, 2, True)
     elif prefix == "test_fused":
         test_fused_projections(True)
     elif prefix == "test_mixture":

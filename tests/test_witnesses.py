@@ -11,7 +11,21 @@ from scratch.gradcheck import GradientError
 from scratch.model import map_leaves
 from tests.witnesses import LIMIT, ROWS, TORCH, WITNESSES, torch_arrays
 
-MODULES = ("ops", "norm", "loss", "rope", "attention", "ffn", "block", "model", "tiled", "fused", "moe", "latent")
+MODULES = (
+    "ops",
+    "norm",
+    "loss",
+    "rope",
+    "attention",
+    "ffn",
+    "block",
+    "model",
+    "tiled",
+    "fused",
+    "moe",
+    "latent",
+    "blocked",
+)
 names = pytest.mark.parametrize("name", ROWS)
 witnesses = pytest.mark.parametrize("witness", WITNESSES)
 

@@ -15,7 +15,7 @@ import autograd
 import autograd.numpy as anp
 import numpy as np
 
-from scratch import attention, block, ffn, fused, latent, loss, model, moe, norm, ops, rope, tiled
+from scratch import attention, block, blocked, ffn, fused, latent, loss, model, moe, norm, ops, rope, tiled
 from scratch.gradcheck import GradientError, check_pair, leaves, relative_error
 from scratch.model import Config, param_shapes
 from tests import formulas, identities
@@ -544,6 +544,20 @@ for name, rotated, layout, causal in (
         functools.partial(latent_formula, turn=(BASE, layout) if rotated else None, causal=causal),
         identities.latent_attention,
         lambda row, pair=pair: identities.one_by_one(row, lambda b: pair, B),
+    )
+
+
+for name, heads, causal in (("blocked_sdpa, GQA", K, True), ("blocked_sdpa, MHA, not causal", H, False)):
+    other = (functools.partial(attention.sdpa_forward, causal=causal), attention.sdpa_backward)
+    row(
+        name,
+        "blocked_sdpa",
+        functools.partial(blocked.blocked_sdpa_forward, causal=causal),
+        blocked.blocked_sdpa_backward,
+        lambda draw, heads=heads: [draw(B, H, T, DH), draw(B, heads, T, DH), draw(B, heads, T, DH)],
+        functools.partial(formulas.sdpa, causal=causal),
+        lambda row, causal=causal: identities.sdpa(row, causal, None),
+        lambda row, other=other: identities.same_route(row, other),
     )
 
 

@@ -212,6 +212,8 @@ FORMULAS = {
     "latent_attention, RoPE": lambda *a: latent_attention(*a, turn=(BASE, "interleaved")),
     "latent_attention, RoPE half, not causal": lambda *a: latent_attention(*a, turn=(BASE, "half"), causal=False),
     "latent_attention without RoPE": lambda *a: latent_attention(*a[:5], None, a[5]),
+    "blocked_sdpa, GQA": sdpa,
+    "blocked_sdpa, MHA, not causal": lambda q, k, v: sdpa(q, k, v, causal=False),
 }
 
 
