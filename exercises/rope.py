@@ -354,7 +354,7 @@ exercise = Code(
         "Put them back where they came from: `out[..., 0::2] = a * cos - b * sin` and\n"
         "`out[..., 1::2] = a * sin + b * cos`; in the other layout `out[..., :Dh // 2]` and `out[..., Dh // 2:]`.",
     ),
-    library=("scratch.rope.rope_forward", "scratch.rope.rope_backward", "scratch.rope._rotate"),
+    library=("scratch.rope.rope_forward", "scratch.rope.rope_backward", "scratch.rope._turn", "scratch.rope._rotate"),
     takeaway="A rotation keeps the length of every query and key; only the angle between two of them changes, by how "
     "far apart they stand.",
 )

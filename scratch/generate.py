@@ -10,7 +10,7 @@ from scratch.block import FORMS, norm_forward
 from scratch.kv_cache import KVCache, PagedKVCache
 from scratch.model import head_weight
 from scratch.ops import embedding_forward, linear_forward, softmax_forward
-from scratch.rope import _rotate
+from scratch.rope import _turn
 
 __all__ = [
     "KVCache",
@@ -63,7 +63,7 @@ def extend(ids, params, config, kv, *, counts=None):
         x = x + params["pos"]["table"][place]
     else:
         cos, sin = (table[place][:, None] for table in kv.rope)  # [B, 1, S, Dh/2]
-        turn = partial(_rotate, cos=cos, sin=sin, layout=config.rope_layout)
+        turn = partial(_turn, cos=cos, sin=sin, layout=config.rope_layout)
     if S > 1 or (kv.lengths + 1 != n).any():  # else all that is read is the past or the token itself
         hidden = np.where(np.arange(n) <= place[:, :, None], 0, -np.inf).astype(x.dtype)  # [B, S, n]
     forward, _ = FORMS[config.form]

@@ -214,7 +214,7 @@ MUTANTS = [
     ("ops", "return dout * (s + slope)", "return dout * s", "test_elementwise_and_softmax"),
     ("ops", "np.add.at(dtable, ids.reshape(-1), dout", "dtable.__setitem__(ids.reshape(-1), dout", "test_embedding"),
     ("loss", "drows[np.arange(keep.size), flat[keep]] -= 1", "pass", "test_cross_entropy"),
-    ("rope", "return _rotate(dout, cos, -sin, layout)", "return _rotate(dout, cos, sin, layout)", "test_rope"),
+    ("rope", "return _turn(dout, cos, -sin, layout)", "return _turn(dout, cos, sin, layout)", "test_rope"),
     ("attention", "    dx += dx_k\n", "", "test_attention"),
     ("attention", "    dx += dx_v\n", "", "test_attention"),
     ("attention", "    dscores *= 1 / math.sqrt(q.shape[-1])\n", "", "test_plain"),

@@ -373,3 +373,18 @@ def test_a_fact_that_fails_says_what_was_allowed():
     with pytest.raises(FactError, match=r"\[1.0, 2.0\], the text says \[1.0, 2.5\] \(tolerance \[0.1, 0.2\]\)"):
         fact("F1", [1.0, 2.0], [1.0, 2.5], [0.1, 0.2])
     fact("F1", [1.0, 2.0], [1.0, 2.5], [0.1, 0.6])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.longdouble])
+def test_pairs_turned_as_complex_numbers_are_turned_the_same(dtype):
+    """Wherever the pairs lie: contiguous, a view of the projections' rows, every second feature, from an odd one on."""
+    rng = np.random.default_rng(0)
+    draw = lambda *shape: rng.standard_normal(shape).astype(dtype)  # noqa: E731
+    cos, sin = (table.astype(dtype) for table in rope.rope_table(5, 8))
+    views = [draw(2, 3, 5, 8), draw(2, 5, 3, 8).swapaxes(1, 2), draw(2, 3, 5, 16)[..., ::2], draw(2, 3, 5, 9)[..., 1:]]
+    for x in [*views, np.asfortranarray(views[0]), views[0][..., ::-1], views[0][:0]]:
+        before = x.copy()
+        out = rope._turn(x, cos, sin, "interleaved")
+        expected = rope._rotate(x, cos, sin, "interleaved")
+        assert out.dtype == dtype and not np.shares_memory(out, x) and np.array_equal(x, before)
+        np.testing.assert_allclose(out, expected, rtol=0, atol=8 * float(np.finfo(dtype).eps))
