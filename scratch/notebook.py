@@ -68,7 +68,7 @@ class _SkipCells(ast.NodeTransformer):
 def _names(statement):
     """The notebook's names that a statement reads, and those that it sets; not a comprehension's own variables."""
     table = symtable.symtable(ast.unparse(statement), "cell", "exec")
-    stored = {s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported()} - {"_"}
+    stored = {s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported()}
     loaded = {s.get_name() for s in table.get_symbols() if s.is_referenced()}
     inner = table.get_children()
     while inner:

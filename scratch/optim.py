@@ -6,6 +6,7 @@ import numpy as np
 
 from scratch import _check
 from scratch.gradcheck import leaves
+from scratch.model import map_leaves
 
 
 def adamw_init(params):
@@ -13,7 +14,8 @@ def adamw_init(params):
 
     Returns {"step": 0, "m": tree, "v": tree}, the trees like params.
     """
-    return {"step": 0, "m": zeros_like(params), "v": zeros_like(params)}
+    m, v = (map_leaves(lambda _, w: np.zeros_like(w), params) for _ in range(2))
+    return {"step": 0, "m": m, "v": v}
 
 
 def adamw_step(params, grads, state, lr, *, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1):
@@ -100,12 +102,3 @@ def learning_rate(step, *, peak, steps, warmup=0, floor=0.0):
         return peak * (step + 1) / (warmup + 1)
     done = min((step - warmup) / max(steps - warmup, 1), 1.0)
     return floor + (peak - floor) * (1 + math.cos(math.pi * done)) / 2
-
-
-def zeros_like(tree):
-    """The same tree of dicts and lists with an array of zeros at each leaf."""
-    if isinstance(tree, dict):
-        return {name: zeros_like(value) for name, value in tree.items()}
-    if isinstance(tree, list):
-        return [zeros_like(value) for value in tree]
-    return np.zeros_like(tree)

@@ -199,6 +199,21 @@ def test_a_kill_loses_no_more_than_an_interval(tmp_path):
     assert not [file for file in tmp_path.iterdir() if file.suffix == ".safetensors" and file != path]
 
 
+def test_a_write_that_is_cut_off_leaves_the_checkpoint_before(tmp_path, monkeypatch):
+    """However much of the new file was written: what has its name is the old one, whole."""
+    path = tmp_path / "run.safetensors"
+    train(CONFIG, DRAW, RECIPE, checkpoint=path, progress=False, stop=2)
+    before = path.read_bytes()
+
+    def cut(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", cut)
+    with pytest.raises(KeyboardInterrupt):
+        train(CONFIG, DRAW, RECIPE, checkpoint=path, every=1, progress=False)
+    assert path.read_bytes() == before and [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
 def test_the_loss_of_a_batch_does_not_depend_on_chunks():
     ids, targets = DRAW(np.random.default_rng(0))
     params = init_params(CONFIG, dtype=np.float64)
