@@ -60,7 +60,7 @@ problems: $(ENV) ## write problem sets, learner's and instructor's, and a list t
 lint: $(ENV) ## check style (.venv/bin/ruff format . repairs most of it)
 	@$(STAGE) lint sh -c '.venv/bin/ruff check --quiet . && .venv/bin/ruff format --quiet --check .'
 
-bench: $(ENV) ## time the block against its bare products, a textbook block and PyTorch (ARGS="A --rounds 15")
+bench: $(ENV) ## time blocks, decoding and training against bare products and PyTorch (ARGS="A decoding --rounds 15")
 	@env -u OPENBLAS_NUM_THREADS $(PY) -m benchmarks $(ARGS)
 
 notebooks: $(ENV) ## write notebooks/*.ipynb anew from the chapters (ARGS=--execute: stored outputs, too)

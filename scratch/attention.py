@@ -143,11 +143,12 @@ def attention_backward(dout, cache):
     n_heads = csdpa[0].shape[1]
     dq, dk, dv = blocked_sdpa_backward(_split(dheads, n_heads), csdpa)
     if crope is not None:
-        dq, dk = rope_backward(dq, crope), rope_backward(dk, crope)
+        dq = rope_backward(dq, crope)
+        dk = rope_backward(dk, crope)
     dx, dwq, *dbq = linear_backward(_merge(dq), cq)
     dx_k, dwk, *dbk = linear_backward(_merge(dk), ck)
-    dx_v, dwv, *dbv = linear_backward(_merge(dv), cv)
     dx += dx_k
+    dx_v, dwv, *dbv = linear_backward(_merge(dv), cv)
     dx += dx_v
     return dx, dwq, dwk, dwv, dwo, *dbq, *dbk, *dbv, *dbo
 

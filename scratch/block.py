@@ -30,9 +30,10 @@ def block_forward(x, params, config, *, rope=None, pad_mask=None, watch=None):
     ValueError
         If a parameter is missing or a shape does not fit.
     """
-    attend = partial(_attn_forward, config=config, rope=rope, pad_mask=pad_mask)
+    attend = partial(run_attention, config=config, rope=rope, pad_mask=pad_mask)
+    feed = partial(run_ffn, config=config)
     forward, backward = FORMS[config.form]
-    y, cache = forward(x, params, config, attend, watch)
+    y, cache = forward(x, params, config, attend, feed, watch)
     return y, (backward, cache)
 
 
@@ -42,10 +43,11 @@ def block_backward(dout, cache):
     return backward(dout, inner)
 
 
-def pre_norm_forward(x, params, config, attend, watch=None):
+def pre_norm_forward(x, params, config, attend, feed, watch=None):
     """``u = x + Attn(Norm(x))``, ``y = u + FFN(Norm(u))``.
 
-    attend is attention: function(x, its parameters) -> (out, cache); the other arguments are as in `block_forward`.
+    attend and feed are attention and the feed-forward, each a function(x, its parameters) -> (out, cache); the other
+    arguments are as in `block_forward`.
 
     Source: Xiong et al. 2020, table 1. Book: eq-block.
     """
@@ -53,7 +55,7 @@ def pre_norm_forward(x, params, config, attend, watch=None):
     a, cache_attn = attend(n1, _tree(params, "attn"))
     u = x + a
     n2, cache_norm2 = norm_forward(u, _tree(params, "norm2"), config)
-    f, cache_ffn = _ffn_forward(n2, _tree(params, "ffn"), config)
+    f, cache_ffn = feed(n2, _tree(params, "ffn"))
     y = u + f
     if watch is not None:
         watch({"attn": a, "ffn": f, "map": attention_map(cache_attn[-1])})
@@ -76,14 +78,14 @@ def pre_norm_backward(dout, cache):
     return dx, {"norm1": dnorm1, "attn": dattn, "norm2": dnorm2, "ffn": dffn}
 
 
-def post_norm_forward(x, params, config, attend, watch=None):
+def post_norm_forward(x, params, config, attend, feed, watch=None):
     """``u = Norm(x + Attn(x))``, ``y = Norm(u + FFN(u))``: the norm stands on the stream itself.
 
     Source: Vaswani et al. 2017, section 3.1. Book: eq-post-norm.
     """
     a, cache_attn = attend(x, _tree(params, "attn"))
     u, cache_norm1 = norm_forward(x + a, _tree(params, "norm1"), config)
-    f, cache_ffn = _ffn_forward(u, _tree(params, "ffn"), config)
+    f, cache_ffn = feed(u, _tree(params, "ffn"))
     y, cache_norm2 = norm_forward(u + f, _tree(params, "norm2"), config)
     if watch is not None:
         watch({"attn": a, "ffn": f, "map": attention_map(cache_attn[-1])})
@@ -100,14 +102,14 @@ def post_norm_backward(dout, cache):
     return dsum1 + dx_branch, {"norm1": dnorm1, "attn": dattn, "norm2": dnorm2, "ffn": dffn}
 
 
-def parallel_forward(x, params, config, attend, watch=None):
+def parallel_forward(x, params, config, attend, feed, watch=None):
     """``y = x + Attn(Norm(x)) + FFN(Norm(x))``: both branches read the same normalized copy.
 
     Source: Chowdhery et al. 2022 (PaLM), section 2. Book: eq-parallel.
     """
     n, cache_norm = norm_forward(x, _tree(params, "norm1"), config)
     a, cache_attn = attend(n, _tree(params, "attn"))
-    f, cache_ffn = _ffn_forward(n, _tree(params, "ffn"), config)
+    f, cache_ffn = feed(n, _tree(params, "ffn"))
     if watch is not None:
         watch({"attn": a, "ffn": f, "map": attention_map(cache_attn[-1])})
     return x + a + f, (cache_norm, cache_attn, cache_ffn)
@@ -141,7 +143,8 @@ def norm_forward(x, params, config):
     return out, (layernorm_backward, names, cache)
 
 
-def _attn_forward(x, params, config, rope, pad_mask):
+def run_attention(x, params, config, rope, pad_mask):
+    """Attention of x [B, T, D] with the tree params: (out, cache for `named_backward`)."""
     weights, biases = ("wq", "wk", "wv", "wo"), ("bq", "bk", "bv", "bo")
     out, cache = attention_forward(
         x,
@@ -157,7 +160,8 @@ def _attn_forward(x, params, config, rope, pad_mask):
     return out, (attention_backward, weights + _given(params, biases), cache)
 
 
-def _ffn_forward(x, params, config):
+def run_ffn(x, params, config):
+    """The feed-forward of x [..., D] that config.ffn names, with the tree params: (out, cache for `named_backward`)."""
     if config.ffn == "swiglu":
         names = ("wg", "wu", "wd")
         out, cache = swiglu_forward(x, *_leaves(params, names))

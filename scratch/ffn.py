@@ -29,8 +29,8 @@ def swiglu_forward(x, wg, wu, wd):
     gate, cg = linear_forward(x, wg)  # [..., F]
     up, cu = linear_forward(x, wu)  # [..., F]
     act, cs = silu_forward(gate)
-    out, cd = linear_forward(act * up, wd)  # [..., D]
-    return out, (cg, cu, cs, cd, act, up)
+    out, _ = linear_forward(act * up, wd)  # [..., D]
+    return out, (cg, cu, cs, up, wd)
 
 
 def swiglu_backward(dout, cache):
@@ -39,8 +39,10 @@ def swiglu_backward(dout, cache):
     The up path receives the gate's value; the gate path receives the up value times SiLU′.
     Book: eq-swiglu-backward.
     """
-    cg, cu, cs, cd, act, up = cache
-    dhidden, dwd = linear_backward(dout, cd)  # [..., F]
+    cg, cu, cs, up, wd = cache
+    gate, sigmoid = cs
+    act = gate * sigmoid  # once more: it and act * up would have been two arrays [..., F] more to keep until now
+    dhidden, dwd = linear_backward(dout, (act * up, wd, False))  # [..., F]
     dx, dwg = linear_backward(silu_backward(dhidden * up, cs), cg)
     dx_up, dwu = linear_backward(dhidden * act, cu)
     dx += dx_up

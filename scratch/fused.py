@@ -1,8 +1,11 @@
 """Fused projections: queries, keys and values from one matrix product, gate and up from one; the numbers stay."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from scratch import _check
+from scratch.model import head_weight
 from scratch.ops import linear_backward, linear_forward, silu_backward, silu_forward
 
 
@@ -116,8 +119,8 @@ def fused_swiglu_forward(x, wgu, wd):
     both, cgu = linear_forward(x, wgu)  # [..., 2F]
     gate, up = both[..., :F], both[..., F:]
     act, cs = silu_forward(gate)
-    out, cd = linear_forward(act * up, wd)  # [..., D]
-    return out, (cgu, cs, cd, act, up)
+    out, _ = linear_forward(act * up, wd)  # [..., D]
+    return out, (cgu, cs, up, wd)
 
 
 def fused_swiglu_backward(dout, cache):
@@ -125,8 +128,10 @@ def fused_swiglu_backward(dout, cache):
 
     The gate's gradient and the up value's, side by side, go back through one product. Book: eq-fused-swiglu-backward.
     """
-    cgu, cs, cd, act, up = cache
-    dhidden, dwd = linear_backward(dout, cd)  # [..., F]
+    cgu, cs, up, wd = cache
+    gate, sigmoid = cs
+    act = gate * sigmoid  # once more, as in `swiglu_backward`
+    dhidden, dwd = linear_backward(dout, (act * up, wd, False))  # [..., F]
     dboth = np.concatenate([silu_backward(dhidden * up, cs), dhidden * act], axis=-1)  # [..., 2F]
     dx, dwgu = linear_backward(dboth, cgu)
     return dx, dwgu, dwd
@@ -144,6 +149,25 @@ def split_gate_up(fused):
     _check.array("split_gate_up", "wgu", wgu, ndim=2)
     F = _half("split_gate_up", wgu)
     return {"wg": wgu[:, :F].copy(), "wu": wgu[:, F:].copy(), "wd": fused["wd"].copy()}
+
+
+def fuse_model(params, config):
+    """A model for decoding, (params, config): every projection fused, the head a matrix of its own.
+
+    `generate` and what it is made of take the result in place of (params, config), and write the same text sooner:
+    with one token at a time a product is short, and fewer of them lose less. The weights are new arrays, so this takes
+    the model's memory once more. The table of a tied model is kept besides, for the lookup.
+    """
+    blocks = []
+    for block in params["blocks"]:
+        attn, ffn = dict(block["attn"]), dict(block["ffn"])
+        joined = fuse_qkv(attn)
+        attn = {name: attn[name] for name in ("wo", "bo") if name in attn} | {f"{k}qkv": v for k, v in joined.items()}
+        if config.ffn == "swiglu":
+            ffn = fuse_gate_up(ffn)
+        blocks.append(block | {"attn": attn, "ffn": ffn})
+    head = {"w": np.ascontiguousarray(head_weight(params, config))}
+    return params | {"blocks": blocks, "head": head}, replace(config, tied=False)
 
 
 def _side_by_side(where, tree, names):

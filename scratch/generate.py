@@ -6,7 +6,8 @@ import numpy as np
 
 from scratch import _check
 from scratch.attention import _merge, _split
-from scratch.block import FORMS, norm_forward
+from scratch.block import FORMS, norm_forward, run_ffn
+from scratch.fused import fused_swiglu_forward
 from scratch.kv_cache import KVCache, PagedKVCache
 from scratch.model import head_weight
 from scratch.ops import embedding_forward, linear_forward, softmax_forward
@@ -67,9 +68,10 @@ def extend(ids, params, config, kv, *, counts=None):
     if S > 1 or (kv.lengths + 1 != n).any():  # else all that is read is the past or the token itself
         hidden = np.where(np.arange(n) <= place[:, :, None], 0, -np.inf).astype(x.dtype)  # [B, S, n]
     forward, _ = FORMS[config.form]
+    feed = partial(_feed, config=config)
     for layer, block in enumerate(params["blocks"]):
         attend = partial(_attend, config=config, kv=kv, layer=layer, n=n, turn=turn, hidden=hidden)
-        x, _ = forward(x, block, config, attend)
+        x, _ = forward(x, block, config, attend, feed)
     kv.advance(S if counts is None else np.asarray(counts))
     return x if config.form == "post-norm" else norm_forward(x, params["norm"], config)[0]
 
@@ -77,12 +79,7 @@ def extend(ids, params, config, kv, *, counts=None):
 def _attend(x, params, *, config, kv, layer, n, turn, hidden):
     """Attention of new tokens x [B, S, D] over all of a layer's keys and values; returns (out [B, S, D], None)."""
     B, S, _ = x.shape
-    q, _ = linear_forward(x, params["wq"], params.get("bq"))
-    k, _ = linear_forward(x, params["wk"], params.get("bk"))
-    v, _ = linear_forward(x, params["wv"], params.get("bv"))
-    q, k, v = _split(q, config.n_heads), _split(k, config.n_kv_heads), _split(v, config.n_kv_heads)
-    if turn is not None:
-        q, k = turn(q), turn(k)
+    q, k, v = _project(x, params, config, turn)
     kv.write(layer, k, v)
     keys, values = kv.read(layer, n)  # [B, K, n, Dh]
     K, Dh = config.n_kv_heads, config.head_dim
@@ -93,6 +90,29 @@ def _attend(x, params, *, config, kv, layer, n, turn, hidden):
     p, _ = softmax_forward(scores)
     heads = (p @ values).reshape(B, config.n_heads, S, Dh)
     return linear_forward(_merge(heads), params["wo"], params.get("bo"))[0], None
+
+
+def _project(x, params, config, turn):
+    """Queries [B, H, S, Dh], keys and values [B, K, S, Dh] of x, the first two turned; fused where params are."""
+    H, K = config.n_heads, config.n_kv_heads
+    if "wqkv" in params:
+        every = _split(linear_forward(x, params["wqkv"], params.get("bqkv"))[0], H + 2 * K)
+        qk, v = every[:, : H + K], every[:, H + K :]
+        if turn is not None:
+            qk = turn(qk)
+        return qk[:, :H], qk[:, H:], v
+    q, _ = linear_forward(x, params["wq"], params.get("bq"))
+    k, _ = linear_forward(x, params["wk"], params.get("bk"))
+    v, _ = linear_forward(x, params["wv"], params.get("bv"))
+    q, k, v = _split(q, H), _split(k, K), _split(v, K)
+    return (q, k, v) if turn is None else (turn(q), turn(k), v)
+
+
+def _feed(x, params, *, config):
+    """The feed-forward of x, fused where params are; returns (out, cache)."""
+    if "wgu" in params:
+        return fused_swiglu_forward(x, params["wgu"], params["wd"])
+    return run_ffn(x, params, config)
 
 
 def prefill(ids, params, config, kv, *, counts=None):

@@ -52,6 +52,10 @@ class KVCache:
         """The first n keys and values of a layer: two arrays [B, K, n, Dh]."""
         return self._k[layer, :, :, :n], self._v[layer, :, :, :n]
 
+    def slot(self, layer, t):
+        """The first t + 1 keys and values of the first sequence, to read and to write: two views [K, t+1, Dh]."""
+        return self._k[layer, 0, :, : t + 1], self._v[layer, 0, :, : t + 1]
+
     def reserve(self, S):
         """Make room for S more tokens in every sequence, or raise ValueError."""
         longest = int(self.lengths.max(initial=0))

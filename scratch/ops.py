@@ -144,7 +144,12 @@ def silu_backward(dout, cache):
     """Gradient of `silu_forward`: ``dx = dout · σ(x) · (1 + x · (1 − σ(x)))``."""
     x, s = cache
     _check.shape("silu_backward", "dout", dout, x.shape)
-    return dout * (s * (1 + x * (1 - s)))
+    dx = 1 - s
+    dx *= x
+    dx += 1
+    dx *= s
+    dx *= dout
+    return dx
 
 
 _GELU_C = math.sqrt(2 / math.pi)

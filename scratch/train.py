@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from scratch.gradcheck import leaves
-from scratch.model import init_params, loss_backward, loss_forward
+from scratch.model import init_params
 from scratch.optim import adamw_init, adamw_step, clip_gradients, learning_rate
 from scratch.safetensors_file import read_safetensors, write_safetensors
+from scratch.threads import spread_loss_backward, spread_loss_forward
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +24,8 @@ class Recipe:
     clip : float, the longest gradient
     seed : int, of the parameters and of every batch
     chunk : int or None, rows of logits at a time, as in `loss_forward`
+    threads : int, parts that a batch is cut into, each in a Python thread where there are any, as in `threads`; the
+        parts decide how sums are rounded, so they belong to the recipe
     """
 
     steps: int
@@ -34,6 +37,7 @@ class Recipe:
     clip: float = 1.0
     seed: int = 0
     chunk: int | None = None
+    threads: int = 1
 
 
 @dataclass
@@ -76,10 +80,11 @@ def train(config, draw, recipe, *, checkpoint=None, every=100, progress=True, wa
     until = recipe.steps if stop is None else min(stop, recipe.steps)
     for step in _bar(range(state["step"], until), recipe.steps, progress, history):
         ids, targets = draw(np.random.default_rng([recipe.seed, step]))
-        loss, cache = loss_forward(ids, targets, params, config, chunk=recipe.chunk)
+        options = {"threads": recipe.threads, "chunk": recipe.chunk}
+        loss, cache = spread_loss_forward(ids, targets, params, config, **options)
         if not math.isfinite(loss):
             raise ValueError(f"train: the loss of step {step} is {loss}; a lower peak learning rate may help")
-        grads = loss_backward(1.0, cache)
+        grads = spread_loss_backward(1.0, cache)
         length = clip_gradients(grads, recipe.clip)
         schedule = {"peak": recipe.peak, "floor": recipe.floor, "steps": recipe.steps, "warmup": recipe.warmup}
         rate = learning_rate(step, **schedule)

@@ -1,18 +1,20 @@
 """What the benchmarks compare computes the same; the times themselves are not tested."""
 
 import ctypes
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks import __main__ as bench
-from benchmarks import textbook
+from benchmarks import blocks, decoding, peak, scaling, textbook, timing, training
 from scratch import memory
 from scratch.block import block_backward, block_forward
 from scratch.model import Config, init_params
 from scratch.rope import rope_table
 
 SMALL = {"B": 2, "T": 5, "D": 8, "H": 2, "F": 12}
+TINY = Config(vocab_size=11, d_model=8, n_layers=2, n_heads=2, d_ff=12, max_seq=70)
 
 
 def test_the_textbook_block_is_the_librarys():
@@ -33,13 +35,46 @@ def test_the_textbook_block_is_the_librarys():
         np.testing.assert_allclose(their_grads[name], g, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
-def test_a_table_is_printed(monkeypatch, capsys):
-    monkeypatch.setattr(bench, "SAMPLE", 1e-4)
-    monkeypatch.setattr(bench, "SHAPES", {"A": SMALL})
+def test_every_contender_of_decoding_writes_the_same():
+    functions = decoding.contenders(TINY)
+    texts = [write() for name, write in functions.items() if name != "bare products"]
+    assert len(texts) >= 3 and len(texts[0]) == decoding.TOKENS + 1 and all(text == texts[0] for text in texts)
+
+
+def test_every_contender_of_training_learns_the_same():
+    steps = {name: step for name, step in training.contenders(TINY, 4).items() if name != "bare products"}
+    losses = np.array([[step() for _ in range(3)] for step in steps.values()])
+    np.testing.assert_allclose(losses, losses[:1].repeat(len(steps), 0), rtol=1e-3)
+    assert (np.diff(losses) < 0).all()
+
+
+def test_tables_are_printed(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(timing, "SAMPLE", 1e-4)
+    monkeypatch.setattr(timing, "PAUSE", 0)
+    monkeypatch.setattr(blocks, "SHAPES", {"A": SMALL})
+    monkeypatch.setattr(decoding.run, "__defaults__", (TINY,))
+    monkeypatch.setattr(training.run, "__defaults__", (TINY, 4))
+    monkeypatch.setattr(scaling, "SIZES", {"d_model": 8, "d_ff": 12, "max_seq": 5})
+    monkeypatch.setattr(scaling, "PICTURE", tmp_path / "scaling.svg")
     monkeypatch.setattr(memory, "keep_freed", lambda: False)  # not for the process that tests
-    bench.main(["--rounds", "2"])
+    bench.main(["A", "decoding", "training", "scaling", "--rounds", "2"])
     said = capsys.readouterr().out
-    assert said.count("scratch") == said.count("textbook NumPy") == 2 and "forward and backward" in said
+    assert said.count("× bare products") == 4 and said.count("textbook NumPy") == 2
+    assert "ms each" in said and "kernel" in said and "straight line" in scaling.PICTURE.read_text()
+
+
+def test_an_unknown_part_is_named(capsys):
+    with pytest.raises(SystemExit):
+        bench.main(["D"])
+    assert "there is no part D; choose from A, B, C, decoding" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="peaks are read from Linux's /proc")
+def test_a_peak_is_that_of_the_arrays(capsys):
+    """At shape A the block keeps 33 MiB for backward, makes 12 MiB of gradients, and some arrays besides."""
+    peak.run(1)
+    lines = {name.strip(): line for line in capsys.readouterr().out.splitlines() if (name := line[:44]).strip()}
+    assert 45 < float(lines["scratch"][44:58]) < 90 < float(lines["textbook NumPy"][44:58])
 
 
 @pytest.mark.parametrize("error", [OSError, AttributeError])

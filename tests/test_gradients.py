@@ -210,7 +210,7 @@ MUTANTS = [
     ("norm", "dx -= z * (np.vecdot(dz, z)[..., None] / D)", "pass", "test_linear_and_norms"),
     ("norm", "dx = dz - dz.mean(axis=-1, keepdims=True)", "dx = dz.copy()", "test_linear_and_norms"),
     ("ops", "dx = dout - np.vecdot(dout, p)[..., None]", "dx = dout.copy()", "test_elementwise_and_softmax"),
-    ("ops", "return dout * (s * (1 + x * (1 - s)))", "return dout * s", "test_elementwise_and_softmax"),
+    ("ops", "    dx *= x\n", "    dx *= 0\n", "test_elementwise_and_softmax"),
     ("ops", "return dout * (s + slope)", "return dout * s", "test_elementwise_and_softmax"),
     ("ops", "np.add.at(dtable, ids.reshape(-1), dout", "dtable.__setitem__(ids.reshape(-1), dout", "test_embedding"),
     ("loss", "drows[np.arange(keep.size), flat[keep]] -= 1", "pass", "test_cross_entropy"),

@@ -127,16 +127,26 @@ def test_a_batch_depends_on_seed_and_step_alone():
 
 
 @pytest.mark.parametrize("stop", [1, 4, 5, 11])
-def test_a_resumed_run_ends_with_the_same_bits(tmp_path, stop):
-    whole, history = train(CONFIG, DRAW, RECIPE, progress=False)
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_resumed_run_ends_with_the_same_bits(tmp_path, stop, threads):
+    recipe = replace(RECIPE, threads=threads)
+    whole, history = train(CONFIG, DRAW, recipe, progress=False)
     path = tmp_path / "run.safetensors"
-    train(CONFIG, DRAW, RECIPE, checkpoint=path, every=2, progress=False, stop=stop)
-    params, state, _ = load_run(path, CONFIG, RECIPE)
+    train(CONFIG, DRAW, recipe, checkpoint=path, every=2, progress=False, stop=stop)
+    params, state, _ = load_run(path, CONFIG, recipe)
     assert state["step"] == stop and not same(params, whole)
-    resumed, later = train(CONFIG, DRAW, RECIPE, checkpoint=path, every=5, progress=False)
+    resumed, later = train(CONFIG, DRAW, recipe, checkpoint=path, every=5, progress=False)
     assert same(resumed, whole) and later == history
-    done, _ = train(CONFIG, DRAW, RECIPE, checkpoint=path, progress=False)  # nothing is left to do
+    done, _ = train(CONFIG, DRAW, recipe, checkpoint=path, progress=False)  # nothing is left to do
     assert same(done, whole)
+
+
+def test_threads_change_no_more_than_the_rounding():
+    one, history = train(CONFIG, DRAW, RECIPE, progress=False)
+    three, parts = train(CONFIG, DRAW, replace(RECIPE, threads=3), progress=False)
+    np.testing.assert_allclose(parts.loss, history.loss, rtol=1e-4)
+    for (name, a), (_, b) in zip(leaves(one), leaves(three), strict=True):
+        np.testing.assert_allclose(a, b, atol=2e-3, err_msg=name)
 
 
 def test_a_checkpoint_of_another_run_is_refused(tmp_path):
@@ -144,6 +154,8 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
     train(CONFIG, DRAW, RECIPE, checkpoint=path, progress=False, stop=2)
     with pytest.raises(ValueError, match="made with peak=0.01, now it is 0.02"):
         train(CONFIG, DRAW, replace(RECIPE, peak=0.02), checkpoint=path, progress=False)
+    with pytest.raises(ValueError, match="made with threads=1, now it is 2"):
+        train(CONFIG, DRAW, replace(RECIPE, threads=2), checkpoint=path, progress=False)
     with pytest.raises(ValueError, match="made with d_ff=12, now it is 16"):
         train(replace(CONFIG, d_ff=16), DRAW, RECIPE, checkpoint=path, progress=False)
     path.write_bytes(path.read_bytes()[:-10])
