@@ -35,9 +35,15 @@ class Decoder:
         if config.rope_layout != "interleaved":
             raise ValueError("Decoder: the RoPE layout is 'half'; checkpoint.to_layout(…, 'interleaved') converts")
         params, self.config = fuse_model(params, config)
-        self.table, self.gain, self.head = params["embed"]["table"], params["norm"]["g"], params["head"]["w"]
-        parts = (("norm1", "g"), ("attn", "wqkv"), ("attn", "wo"), ("norm2", "g"), ("ffn", "wgu"), ("ffn", "wd"))
-        self.layers = [[block[part][name] for part, name in parts] for block in params["blocks"]]
+        self.table = params["embed"]["table"]
+        # What only scales a matrix's rows or columns is multiplied into it, once: norms' gains, and the queries' 1/√Dh.
+        self.layers = []
+        for block in params["blocks"]:
+            wqkv = block["norm1"]["g"][:, None] * block["attn"]["wqkv"]
+            wqkv[:, : config.n_heads * config.head_dim] *= 1 / math.sqrt(config.head_dim)
+            wgu = block["norm2"]["g"][:, None] * block["ffn"]["wgu"]
+            self.layers.append((wqkv, block["attn"]["wo"], wgu, block["ffn"]["wd"]))
+        self.head = params["norm"]["g"][:, None] * params["head"]["w"]
 
     def step(self, token, kv):
         """Run one token, an int: logits [V] for the one after it, and its keys and values added to kv.
@@ -53,25 +59,24 @@ class Decoder:
         cos, sin = (table[t] for table in kv.rope)  # [Dh/2]
         turn = cos + 1j * sin
         with np.errstate(over="ignore"):  # exp(−gate) may reach inf, and gate / inf = 0 is right
-            for layer, (g1, wqkv, wo, g2, wgu, wd) in enumerate(self.layers):
-                every = ((_normal(x, eps) * g1) @ wqkv).reshape(H + 2 * K, Dh)
+            for layer, (wqkv, wo, wgu, wd) in enumerate(self.layers):
+                every = (_normal(x, eps) @ wqkv).reshape(H + 2 * K, Dh)
                 pairs = every[: H + K].view(turn.dtype)  # neighbours as one complex number
                 pairs *= turn
                 keys, values = kv.slot(layer, t)  # [K, t+1, Dh], the last row to be written
                 keys[:, t], values[:, t] = every[H : H + K], every[H + K :]
                 scores = every[:H].reshape(K, H // K, Dh) @ keys.swapaxes(1, 2)  # [K, H/K, t+1]
-                scores *= 1 / math.sqrt(Dh)
                 scores -= scores.max(axis=-1, keepdims=True)
                 p = np.exp(scores, out=scores)
                 p /= p.sum(axis=-1, keepdims=True)
                 x += (p @ values).reshape(1, H * Dh) @ wo
-                both = (_normal(x, eps) * g2) @ wgu  # [1, 2F]
+                both = _normal(x, eps) @ wgu  # [1, 2F]
                 gate = both[:, :F]
                 hidden = gate / (1 + np.exp(-gate))
                 hidden *= both[:, F:]
                 x += hidden @ wd
         kv.advance(1)
-        return ((_normal(x, eps) * self.gain) @ self.head)[0]
+        return (_normal(x, eps) @ self.head)[0]
 
     def _check(self, token, kv):
         if type(kv) is not KVCache or len(kv.lengths) != 1:

@@ -90,12 +90,13 @@ def test_wrong_calls():
 @pytest.mark.parametrize(
     ("term", "put"),
     [
-        ("scores *= 1 / math.sqrt(Dh)\n", "pass\n"),
+        ("] *= 1 / math.sqrt(config.head_dim)", "] *= 1"),
         ("every[: H + K].view", "every[:H].view"),
         ("hidden *= both[:, F:]", "hidden *= gate"),
         ("x += hidden @ wd", "x = hidden @ wd"),
         ("cos + 1j * sin", "cos - 1j * sin"),
-        ("* self.gain) @", ") @"),
+        ('params["norm"]["g"][:, None] * ', ""),
+        ('block["norm2"]["g"][:, None] * ', ""),
         (" / x.size + eps", " + eps"),
         ("kv.advance(1)", "kv.advance(0)"),
     ],
