@@ -35,8 +35,9 @@ def without_facts(code):
 
 def _is_fact(statement):
     """Whether this is `_ = fact(…)`."""
-    call = getattr(statement, "value", None)
-    return isinstance(statement, ast.Assign) and getattr(getattr(call, "func", None), "id", None) == "fact"
+    if not isinstance(statement, ast.Assign) or [getattr(target, "id", None) for target in statement.targets] != ["_"]:
+        return False
+    return getattr(getattr(statement.value, "func", None), "id", None) == "fact"
 
 
 def clean(app, doctree):

@@ -43,9 +43,35 @@ def flops_per_token(config, T, backward=False, causal=False):
     return 3 * forward if backward else forward
 
 
+def flops_by_part(config, T, causal=False):
+    """The forward's operations of `flops_per_token`, by part: {"projections": …, "scores": …, "ffn": …, "head": …}.
+
+    projections are attention's four matrices, scores its products without weights: scores and mixing.
+    """
+    blocks = param_shapes(config)["blocks"]
+    attn, ffn = (2 * sum(_total(block[name], matrices_only=True) for block in blocks) for name in ("attn", "ffn"))
+    head = 2 * config.d_model * config.vocab_size
+    scores = flops_per_token(config, T, causal=causal) - 2 * count_matmul_weights(config)
+    return {"projections": attn, "scores": scores, "ffn": ffn, "head": head}
+
+
 def kv_cache_bytes(config, T, batch=1, bytes_per_value=2):
     """Bytes that hold the keys and values of T tokens: ``2 L K Dh`` values a token. Book: eq-kv-cache."""
     return 2 * config.n_layers * config.n_kv_heads * config.head_dim * T * batch * bytes_per_value
+
+
+def decode_bytes(config, T, batch=1, bytes_per_value=2):
+    """Bytes that one step of decoding must read: {"weights": once for the batch, "cache": of T tokens a sequence}.
+
+    Of a table that is only looked up, untied or of positions, a few rows are read; they are left out.
+    Book: eq-decode-bound.
+    """
+    looked_up = 0 if config.tied else config.vocab_size * config.d_model
+    if config.pos == "learned":
+        looked_up += config.max_seq * config.d_model
+    weights = (count_params(config) - looked_up) * bytes_per_value
+    cache = kv_cache_bytes(config, T, batch, bytes_per_value)
+    return {"weights": weights, "cache": cache}
 
 
 def activation_bytes(config, T, batch=1):

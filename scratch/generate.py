@@ -185,7 +185,7 @@ def generate(prompts, params, config, *, n, rng=None, stop=None, kv=None, **opti
     prompts : list of lists of ids, none of them empty; they may differ in length
     params, config : as in `model_forward`
     n : int
-    rng : numpy.random.Generator, needed unless temperature=0
+    rng : numpy.random.Generator, optional; one with seed 0 if left out, so that the same is written each time
     stop : int, optional; an id after which a sequence ends
     kv : an empty cache for len(prompts) sequences, optional
     options : of `next_probabilities`
@@ -208,9 +208,10 @@ def generate(prompts, params, config, *, n, rng=None, stop=None, kv=None, **opti
     dtype = params["embed"]["table"].dtype
     kv = KVCache(config, len(prompts), int(counts.max()) + n, dtype) if kv is None else kv
     texts, going = [list(prompt) for prompt in prompts], np.ones(len(prompts), dtype=bool)
+    rng = np.random.default_rng(0) if rng is None else rng
     logits = prefill(ids, params, config, kv, counts=counts)
     for step in range(n):
-        drawn = sample(logits, rng or np.random.default_rng(0), **options)
+        drawn = sample(logits, rng, **options)
         for b in np.flatnonzero(going):
             texts[b].append(int(drawn[b]))
         going &= drawn != stop
@@ -241,7 +242,7 @@ def speculate(prompt, target, draft, *, n, guesses=4, rng=None, **options):
     ids : list, the prompt with n more tokens
     steps : int, how often the target ran
 
-    Source: Leviathan et al. 2023, algorithm 1.
+    Source: Leviathan et al. 2023, algorithm 1. Book: eq-speculative.
     """
     rng = rng or np.random.default_rng(0)
     text, steps, room = list(prompt), 0, len(prompt) + n + guesses + 1

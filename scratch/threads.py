@@ -73,7 +73,7 @@ def spread_block_forward(x, params, config, *, threads=2, across="batch", rope=N
     if across == "batch":
         _check_parts(where, threads, len(x), "sequences", even=False)
         calls = []
-        for some in _slices(len(x), threads):
+        for some in slices(len(x), threads):
             mask = None if pad_mask is None else pad_mask[some]
             calls.append(partial(block_forward, x[some], params, config, rope=rope, pad_mask=mask))
         ys, caches = zip(*spread(calls), strict=True)
@@ -98,7 +98,7 @@ def spread_loss_forward(ids, targets, params, config, *, threads=2, ignore_index
     result is the mean over all of them. The other options are those of `loss_forward`, without pad_mask.
     """
     _check_parts("spread_loss_forward", threads, len(ids), "sequences", even=False)
-    some = _slices(len(ids), threads)
+    some = slices(len(ids), threads)
     calls = [
         partial(loss_forward, ids[s], targets[s], params, config, ignore_index=ignore_index, **options) for s in some
     ]
@@ -116,7 +116,7 @@ def spread_loss_backward(dloss, cache):
 
 
 def _batch_backward(dout, caches):
-    some = _slices(len(dout), len(caches))
+    some = slices(len(dout), len(caches))
     calls = [partial(block_backward, dout[s], part) for s, part in zip(some, caches, strict=True)]
     dx, grads = zip(*spread(calls), strict=True)
     return np.concatenate(dx), _sum_trees(grads)
@@ -141,22 +141,37 @@ def _feed(x, params, *, config, threads):
 
 def _summed_forward(forward, x, params, threads):
     """Sum of forward(x, part) over the parts of params, in a thread each."""
-    parts = [{} for _ in range(threads)]
+    calls = [partial(forward, x, part) for part in cut(params, threads)]
+    outs, caches = zip(*spread(calls), strict=True)
+    return _sum(outs), (_summed_backward, list(caches[0][1]), caches)
+
+
+def _summed_backward(dout, caches):
+    """Gradients of `_summed_forward`: x, then the parameters, in the order that the first part's cache names them."""
+    dxs, grads = zip(*spread([partial(named_backward, dout, cache) for cache in caches]), strict=True)
+    whole = join(grads).values()
+    return _sum(dxs), *whole
+
+
+def cut(params, n):
+    """Cut the parameters of an attention or a feed-forward into n shares, along AXES: a list of n trees.
+
+    A share has some of the heads, or some of the hidden units. Where a number of columns does not divide, the shares
+    are as equal as can be. A bias that is added once is in the first share alone.
+    """
+    parts = [{} for _ in range(n)]
     for name, w in params.items():
         if AXES[name] is None:
             parts[0][name] = w
             continue
-        for part, some in zip(parts, _slices(w.shape[AXES[name]], threads), strict=True):
+        for part, some in zip(parts, slices(w.shape[AXES[name]], n), strict=True):
             part[name] = w[:, some] if AXES[name] else w[some]
-    outs, caches = zip(*spread([partial(forward, x, part) for part in parts]), strict=True)
-    return _sum(outs), (_summed_backward, list(params), caches)
+    return parts
 
 
-def _summed_backward(dout, caches):
-    """Gradients of `_summed_forward`: x, then the parameters, in the order of the tree."""
-    dxs, grads = zip(*spread([partial(named_backward, dout, cache) for cache in caches]), strict=True)
-    whole = [_join([part[name] for part in grads if name in part], AXES[name]) for name in grads[0]]
-    return _sum(dxs), *whole
+def join(parts):
+    """The tree that `cut` made the n trees from; also of gradients."""
+    return {name: _join([part[name] for part in parts if name in part], AXES[name]) for name in parts[0]}
 
 
 def _join(parts, axis):
@@ -178,7 +193,7 @@ def _sum_trees(trees):
     return trees[0]
 
 
-def _slices(n, parts):
+def slices(n, parts):
     """range(n) in parts as equal as can be."""
     ends = [n * i // parts for i in range(parts + 1)]
     return [slice(*pair) for pair in pairwise(ends)]

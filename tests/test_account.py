@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from scratch import account
-from scratch.config import PRESETS, Config
+from scratch.config import PRESETS, Config, param_shapes
 from scratch.gradcheck import leaves
 from scratch.model import init_params, loss_backward, loss_forward, model_forward
 
@@ -65,6 +65,36 @@ def test_an_operation_counter_agrees_exactly(style):
         assert np.array_equal(counted, expected), name
 
 
+@pytest.mark.parametrize("style", STYLES)
+def test_the_parts_add_up_to_what_is_counted(style):
+    config = config_of(STYLES[style])
+    parts = account.flops_by_part(config, T)
+    _, counts = account.counted_flops(model_forward, rng.integers(0, 13, (1, T)), init_params(config), config)
+    assert parts.pop("scores") * T == counts["attention"]
+    assert sum(parts.values()) * T == counts["weights"]
+    block = account.count_block(config)
+    if not config.bias:
+        assert [parts["projections"], parts["ffn"]] == [2 * 2 * block["attn"], 2 * 2 * block["ffn"]]
+    visible = account.flops_by_part(config, T, causal=True)
+    assert sum(visible.values()) == account.flops_per_token(config, T, causal=True)
+
+
+@pytest.mark.parametrize("T", [128, 129, 256, 300])
+def test_a_long_causal_attention_leaves_hidden_pieces_out(T):
+    config = config_of({"max_seq": T})
+    params, ids = init_params(config), rng.integers(0, 13, (1, T))
+
+    def both(params):
+        return loss_backward(1.0, loss_forward(ids, ids, params, config)[1])
+
+    _, forward = account.counted_flops(model_forward, ids, params, config)
+    _, total = account.counted_flops(both, params)
+    last = [min(i + 128, T) for i in range(0, T, 128)]  # the keys that a piece of at most 128 queries meets
+    pairs = sum((j - i) * j for i, j in zip([0, *last], last, strict=False))
+    assert forward["attention"] == 4 * config.n_layers * config.d_model * pairs
+    assert total["attention"] == 3 * forward["attention"] and total["weights"] == 3 * forward["weights"]
+
+
 def test_a_counter_that_misses_a_product_is_seen():
     config = config_of({})
     params = init_params(config)
@@ -86,6 +116,24 @@ def test_kv_cache():
     config = PRESETS["llama3-8b"]
     assert account.kv_cache_bytes(config, 1) == 2 * 32 * 8 * 128 * 2
     assert account.kv_cache_bytes(config, 8192, batch=4, bytes_per_value=1) == 2 * 32 * 8 * 128 * 8192 * 4
+
+
+def test_a_decoding_step_reads_every_weight_that_is_multiplied_or_added():
+    for name in ("llama2-7b", "smollm2-135m", "gpt2-small"):
+        config = PRESETS[name]
+        read = account.decode_bytes(config, 100, batch=3, bytes_per_value=4)
+        assert read["cache"] == account.kv_cache_bytes(config, 100, batch=3, bytes_per_value=4)
+        shapes = param_shapes(config)
+        if not config.tied:
+            del shapes["embed"]
+        shapes.pop("pos", None)
+        assert read["weights"] == 4 * sum(np.prod(shape) for shape in _shapes(shapes))
+
+
+def _shapes(tree):
+    if isinstance(tree, tuple):
+        return [tree]
+    return [shape for part in (tree.values() if isinstance(tree, dict) else tree) for shape in _shapes(part)]
 
 
 def test_activations_follow_korthikanti():

@@ -333,7 +333,7 @@ def test_every_exercise_on_arrays_says_what_is_wrong_with_a_result(id, how):
     spoil, dtypes, said = SPOILED[how]
     verdict = judge(exercise, spoiled(exercise, spoil), 0, dtypes)
     if how == "a view of an input" and verdict:  # no input has the shape of a result
-        assert id in ("tied-gradient", "cached-attention", "trace-the-stream")
+        assert id in ("tied-gradient", "cached-attention", "trace-the-stream", "padded-mean-loss", "induction-score")
         return
     assert not verdict and said in repr(verdict), verdict
     assert len(verdict.lines) + bool(verdict.diagnosis) <= 3

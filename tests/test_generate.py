@@ -237,3 +237,10 @@ def test_speculation_keeps_the_targets_distribution():
     assert ((counts - 6000 * expected) ** 2 / (6000 * expected)).sum() < 26.1  # 8 degrees of freedom, 1 in 1,000
     wrong = next_probabilities(model_forward(np.array([[0, 1]]), *draft)[0][0, -1])
     assert np.abs(wrong - first).max() > 0.15  # the draft alone would be seen
+
+
+def test_without_a_generator_the_draws_differ_and_repeat():
+    """One generator serves all steps: the same number at each would draw the same place of every distribution."""
+    params = model(BASE)
+    given = generate([[1, 2]] * 3, params, BASE, n=8, rng=np.random.default_rng(0))
+    assert generate([[1, 2]] * 3, params, BASE, n=8) == given

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from scratch import pretrained, trace
-from scratch.model import PRESETS, model_forward
+from scratch.gradcheck import leaves
+from scratch.model import PRESETS, loss_backward, loss_forward, model_forward
 from scratch.notebook import _SkipCells
 from scratch.ops import softmax_forward
 from scratch.tokenizer import pieces
@@ -54,6 +55,28 @@ def test_greedy_continuation_says_paris(smollm2):
     assert logits.dtype == np.float32
     assert tokenizer.decode([int(logits[0, -1].argmax())]) == " Paris"
     assert softmax_forward(logits[0, -1])[0].max() == pytest.approx(0.773, abs=0.005)
+
+
+@pytest.mark.model
+def test_float32_backward_agrees_with_float64_differences_on_20_entries(smollm2):
+    """At most 5 of them embeddings; every kind of weight, blocks from the first to the last."""
+    params, config, tokenizer = smollm2
+    text = np.array([tokenizer.encode("The capital of France is Paris. It lies on").ids])
+    ids, targets = text[:, :-1], text[:, 1:]
+    kinds = ["norm1.g", "attn.wq", "attn.wk", "attn.wv", "attn.wo", "norm2.g", "ffn.wg", "ffn.wu", "ffn.wd"]
+    numbers = np.linspace(0, 29, 16).round().astype(int)
+    names = [f"blocks.{number}.{kinds[i % 9]}" for i, number in enumerate(numbers)]
+    names += ["embed.table"] * 3 + ["norm.g"]
+    _, cache = loss_forward(ids, targets, params, config)
+    grads = loss_backward(1.0, cache)
+    entries = trace.draw_entries(grads, names)
+    arrays = dict(leaves(grads))
+    backward = np.array([arrays[name][index] for name, index in entries])
+    del cache, grads, arrays  # 538 MB that the differences do not need
+    assert backward.dtype == np.float32
+    differences = trace.slopes(ids, targets, params, config, entries)
+    assert len(entries) == 20 and sum(name == "embed.table" for name, _ in entries) <= 5
+    assert np.abs(backward / differences - 1).max() < 1e-3
 
 
 def test_cache_can_be_moved_and_a_file_of_the_wrong_size_is_not_taken(tmp_path, monkeypatch):
