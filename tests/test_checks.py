@@ -127,7 +127,7 @@ def test_causal_check():
     no_map = lambda ids: run(ids) - run(ids).mean(axis=1, keepdims=True)  # noqa: E731, a norm over the tokens
     rejected("sees the future", checks.causal_check, no_map, IDS)
     only_late = lambda ids: np.stack([ids[:, 0] * 0 + ids[:, 2], *ids.T[1:]], axis=1)[..., None]  # noqa: E731
-    rejected("token 2", checks.causal_check, only_late, IDS)
+    rejected("token 3", checks.causal_check, only_late, IDS)
 
 
 def test_map_check():
@@ -212,12 +212,12 @@ def test_parts_check():
         return np.dot([cross_entropy_forward(*piece)[0] for piece in pieces], counts) / sum(counts)
 
     checks.parts_check(partial(mean, weigh=True), pieces)
-    rejected("weigh a piece", checks.parts_check, partial(mean, weigh=False), pieces)
+    rejected(r"\d, not \d.*weigh a piece", checks.parts_check, partial(mean, weigh=False), pieces)
     rejected("weigh a piece", checks.parts_check, lambda pieces: sum(mean([p], True) for p in pieces), pieces)
 
 
 def test_memory_check():
-    checks.memory_check(lambda: np.ones(1000), 9000)
+    assert 8000 <= checks.memory_check(lambda: np.ones(1000), 9000) <= 9000
     rejected("the peak is 0 MB", checks.memory_check, lambda: np.ones(3000), 9000)
 
 

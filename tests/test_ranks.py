@@ -282,6 +282,16 @@ def test_activations_are_those_that_a_swiglu_block_keeps():
     assert kept == plan.activation_bytes_per_token(config, 8) + 8 * (config.n_heads * T + 2)
 
 
+def test_a_branch_keeps_its_gathered_rows_whole():
+    """With cut rows the ranks together keep one block's arrays, and each the inputs of two branches once more."""
+    n, config = 3, replace(BASE, d_model=36, n_layers=1)
+    x, _, (params, *_), _ = case(config)
+    _, cache = ranks.cut_block_forward(x.copy(), params, config, Traffic(n), "sequence")
+    kept = account.cache_bytes(cache, params) / (B * T)
+    whole = plan.activation_bytes_per_token(config, 8) + 8 * (config.n_heads * T + 2)
+    assert kept == whole + (n - 1) * 2 * config.d_model * 8
+
+
 def test_activations_of_a_gpt_block_are_the_published_ones():
     """34 s b h of Korthikanti et al., less the two dropout masks of s b h bytes each."""
     config = PRESETS["gpt2-small"]
@@ -297,7 +307,12 @@ def test_plans():
     assert alone == ("alone", 16 * account.count_params(config) + kept, work / 1e12, 0, "")
     made = {p.name: p for p in plan.plans(config, 3, 6, **speeds)}
     assert not any(p.why_not for p in made.values())
-    assert made["data"].memory == alone.memory and made["tensor"].memory == pytest.approx(alone.memory / 3)
+    assert made["data"].memory == alone.memory
+    gathered = config.n_layers * 2 * config.max_seq * config.d_model * 2
+    assert made["tensor"].memory == pytest.approx(alone.memory / 3 + gathered * 2 / 3)
+    sent = plan.step_bytes(config, 3, 6, config.max_seq)  # each rank has two sequences
+    said = {"data": sent["data"], "zero": 2 * sent["zero"], "tensor": sent["tensor"]}
+    assert {name: made[name].sending * 1e10 for name in said} == pytest.approx(said)
     assert made["zero"].memory == pytest.approx((alone.memory - kept) / 3 + kept)
     assert made["zero"].compute == made["tensor"].compute == pytest.approx(alone.compute / 3)
     waiting = pipeline.bubble(pipeline.gpipe_schedule(3, 6))
