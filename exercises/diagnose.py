@@ -230,7 +230,7 @@ exercise = Choice(
             },
             wrong={
                 "maximum": "That takes large scores, and float64 stands more than float32. Why always the first row?",
-                "peek": "A row that sees more has more to add up. What does it take to get 0/0?",
+                "peek": "A row that sees more has more to add up. NaN in one row takes a row that sees nothing.",
             },
             right=_first_row,
         ),

@@ -95,7 +95,7 @@ exercise = Choice(
         ),
         Part(
             name="backup",
-            ask="Two heads add the same long vector, which is nearly all of the stream. Without one, the logits are …",
+            ask="Two heads add the same long vector, most of the stream. Without one, the logits after the norm are …",
             options={"zero": "near 0", "half": "half as large", "same": "nearly the same"},
             wrong={
                 "zero": "The other head still adds its vector. Which direction does the stream keep?",

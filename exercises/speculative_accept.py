@@ -6,12 +6,12 @@ from exercises.spec import Code
 
 
 def reference(p, q, guessed, u):
-    """p [n+1, V], q [n, V]; guessed int [n]; u [n], uniform in [0, 1). Returns kept, an int, and next_p [V]."""
+    """p [n+1, V], q [n, V]; guessed int [n]; u [n], uniform in [0, 1). Returns next_p [V] and kept, an int."""
     kept = 0
     while kept < len(guessed) and u[kept] * q[kept, guessed[kept]] < p[kept, guessed[kept]]:
         kept += 1
     rest = p[kept] if kept == len(guessed) else np.maximum(p[kept] - q[kept], 0)
-    return kept, rest / rest.sum()
+    return rest / rest.sum(), kept
 
 
 def cases(rng):
@@ -38,6 +38,7 @@ def cases(rng):
     yield case(2, 3, [True, False])
     yield case(2, 4, [True, True])
     yield case(3, 4, [False, True, True], spread=1.5)
+    yield case(4, 4, [True, True, False, True], spread=1.5)  # u has next_p's shape
     yield case(4, 5, [True, True, False, True], spread=1.5)
     p, q, guessed, u = case(4, 6, [True] * 4)  # greedy models: probabilities of 0 and 1, the third guess is wrong
     p, q = np.eye(6)[rng.integers(0, 3, 5)], np.eye(6)[rng.integers(3, 6, 4)]
@@ -49,8 +50,8 @@ def cases(rng):
 
 def rounding(p, q, guessed, u):
     """In units of u. The arguments are exact, so a difference costs 1, the sum of V of them V, the division 1."""
-    _, rest = reference(p, q, guessed, u)
-    return 0, (p.shape[1] + 4) * rest
+    rest, _ = reference(p, q, guessed, u)
+    return (p.shape[1] + 4) * rest, 0
 
 
 def _softmax(z):
@@ -87,7 +88,7 @@ def _answer(p, q, guessed, u, stand=None, kept=None, rest=None):
     """The right answer, with room to put one thing wrong."""
     if kept is None:
         kept = _prefix(_stand(p, q, guessed, u) if stand is None else stand)
-    return kept, _divided(_rest(p, q, kept) if rest is None else rest(p, q, kept))
+    return _divided(_rest(p, q, kept) if rest is None else rest(p, q, kept)), kept
 
 
 # ---- wrong answers; each docstring is what its author will read ----
@@ -137,7 +138,7 @@ def all_that_stand(p, q, guessed, u):
 def rejected_counted(p, q, guessed, u):
     """You counted the first rejected guess as kept: only those before it are."""
     kept = _prefix(_stand(p, q, guessed, u))
-    return min(kept + 1, len(guessed)), _divided(_rest(p, q, kept))
+    return _divided(_rest(p, q, kept)), min(kept + 1, len(guessed))
 
 
 def all_or_nothing(p, q, guessed, u):
@@ -185,7 +186,7 @@ def absolute_difference(p, q, guessed, u):
 def not_divided(p, q, guessed, u):
     """After a rejection your next_p does not sum to 1: divide the rest by its sum."""
     kept = _prefix(_stand(p, q, guessed, u))
-    return kept, _rest(p, q, kept)
+    return _rest(p, q, kept), kept
 
 
 def first_row(p, q, guessed, u):
@@ -219,7 +220,7 @@ def zeroed_in_place(p, q, guessed, u):
     kept = _prefix(_stand(p, q, guessed, u))
     if kept < len(q):
         p[kept] = np.maximum(p[kept] - q[kept], 0)
-    return kept, _divided(p[kept].copy())
+    return _divided(p[kept].copy()), kept
 
 
 def float64_leak(p, q, guessed, u):
@@ -240,7 +241,7 @@ def padded(p, q, guessed, u):
     falls = np.append(~_stand(p, q, guessed, u), True)
     kept = int(falls.argmax())
     rest = np.clip(p - np.concatenate([q, np.zeros_like(p[:1])]), 0, None)[kept]
-    return kept, rest / rest.sum()
+    return rest / rest.sum(), kept
 
 
 def loops(p, q, guessed, u):
@@ -257,7 +258,7 @@ def loops(p, q, guessed, u):
     total = sum(next_p)
     for v in range(len(next_p)):
         next_p[v] /= total
-    return kept, next_p
+    return next_p, kept
 
 
 exercise = Code(
@@ -268,7 +269,7 @@ exercise = Code(
     stars=2,
     minutes=20,
     args=("p", "q", "guessed", "u"),
-    returns=("kept", "next_p"),
+    returns=("next_p", "kept"),
     cases=cases,
     reference=reference,
     rounding=rounding,

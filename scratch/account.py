@@ -15,8 +15,9 @@ def count_params(config):
 def count_block(config):
     """Parameters of one block by part: {"attn": …, "ffn": …, "norms": …}. Book: eq-count-block."""
     block = param_shapes(config)["blocks"][0]
-    norms = sum(_total(tree) for name, tree in block.items() if name.startswith("norm"))
-    return {"attn": _total(block["attn"]), "ffn": _total(block["ffn"]), "norms": norms}
+    norms = [tree for name, tree in block.items() if name.startswith("norm")]
+    parts = {"attn": block["attn"], "ffn": block["ffn"], "norms": norms}
+    return {name: _total(part) for name, part in parts.items()}
 
 
 def count_matmul_weights(config):

@@ -17,8 +17,9 @@ def step_bytes(config, ranks, batch, T, bytes_per_value=2):
     """Bytes that a rank sends in one training step, by method: a dict of "data", "zero", "tensor", "pipeline".
 
     "data" all-reduces the gradients; "zero" (stage 3) gathers the weights forward and again backward, and scatters
-    the gradients' sum; "tensor" all-reduces the stream four times a block ("sequence" sends as much); in "pipeline" a
-    stage with two neighbours sends the stream on and its gradient back. What the head and the loss send is left out.
+    the gradients' sum, each once, as if a rank ran its sequences together; "tensor" all-reduces the stream four times
+    a block ("sequence" sends as much); in "pipeline" a stage with two neighbours sends the stream on and its gradient
+    back. What the head and the loss send is left out.
 
     Book: eq-ring, eq-tensor-parallel, eq-bubble, eq-zero.
     """
@@ -61,25 +62,28 @@ def plans(config, devices, batch, *, flops_per_s, bytes_per_s):
     One device has one plan, "alone"; several have "data", "zero" (stage 3), "tensor" (with cut rows) and "pipeline".
     Lower bounds, all of them: peak speed, and nothing counted but products, weights, their state and what is kept for
     backward. Numbers are sent in 16 bits, and sending is not hidden behind compute. A device takes its sequences one
-    after another. The pipeline, one of them as a micro-batch, keeps what comes into a stage for all of them, and
-    computes the rest a second time.
+    after another, so ZeRO gathers and scatters anew for each. Tensor parallel keeps the gathered input of each branch
+    whole, as `ranks.cut_block_forward` does. The pipeline, a sequence as a micro-batch, keeps what comes into a stage
+    for all of them, and computes the rest a second time.
 
     flops_per_s : of one device; bytes_per_s : from one device to the next
     """
     n, T = devices, config.max_seq
     sent = step_bytes(config, n, batch, T)
+    sent["zero"] *= -(-batch // n)  # once for each sequence of a rank
     seconds = batch * T * flops_per_token(config, T, backward=True, causal=True) / (n * flops_per_s)
     one = T * activation_bytes_per_token(config)
     state = zero_bytes(config, 1)
     if n == 1:
         return [Plan("alone", state + one, seconds, 0.0, "")]
     inputs = batch * T * config.d_model * 2
+    gathered = config.n_layers * 2 * T * config.d_model * 2  # two branches, two bytes a number
     piped = 4 / 3 * seconds * (batch + n - 1) / batch  # a second forward, and the bubble
     heads = {"key heads": config.n_kv_heads, "hidden units": config.d_ff}
     rows = (
         ("data", state + one, seconds, {"sequences": batch}),
         ("zero", state / n + one, seconds, {"sequences": batch}),
-        ("tensor", (state + one) / n, seconds, heads),
+        ("tensor", (state + one - gathered) / n + gathered, seconds, heads),
         ("pipeline", (state + one) / n + inputs, piped, {"blocks": config.n_layers}),
     )
     made = []

@@ -162,7 +162,16 @@ CUTS = {
 """What is sent before and after a branch on the way forward, then on the way back. Book: eq-tensor-parallel."""
 
 
-def cut_block_forward(x, params, config, traffic, how="tensor", *, rope=None, pad_mask=None):
+def cut_block_forward(
+    x,
+    params,
+    config,
+    traffic,
+    how="tensor",
+    *,
+    rope=None,
+    pad_mask=None,
+):
     """`block.block_forward` with some of the heads and of the hidden units on each rank.
 
     "tensor": the norms and the stream are on every rank, whole. "sequence": each rank has T / n rows of them.
@@ -189,8 +198,8 @@ def cut_block_forward(x, params, config, traffic, how="tensor", *, rope=None, pa
     attend = partial(run_attention, config=own, rope=rope, pad_mask=pad_mask)
     feed = partial(run_ffn, config=config)
     xs = _rows(x, n, how)  # [B, T, D], or [B, T/n, D] each
-    caches = []
-    for name, norm_name, branch in (("attn", "norm1", attend), ("ffn", "norm2", feed)):
+    branches, caches = (("attn", "norm1", attend), ("ffn", "norm2", feed)), []
+    for name, norm_name, branch in branches:
         normed, cache_norm = _each(norm, xs, [params[norm_name]] * n)
         shares = cut(params[name], n)
         parts, cache_branch = _each(branch, before(normed, traffic), shares)

@@ -3,7 +3,7 @@
 from scratch.viz.cost import decode_time, shares, straight_lines
 from scratch.viz.devices import block_cuts, pipeline_schedule, sent_by_ranks
 from scratch.viz.efficient import expert_loads, memory_by_length, patch_attention, rounding_errors, tile_map
-from scratch.viz.generating import page_tables, sampling_panels, work_growth
+from scratch.viz.generating import decoding_row, page_tables, sampling_panels, work_growth
 from scratch.viz.gradients import depth_panels, errors_by_name, gates, gradient_norms, gradients_by_depth
 from scratch.viz.inside import knockouts, lens_grid
 from scratch.viz.maps import attention_maps, sink_share, token_bars
@@ -21,6 +21,7 @@ __all__ = [
     "caught",
     "changed_rows",
     "decode_time",
+    "decoding_row",
     "depth_panels",
     "errors_by_name",
     "expert_loads",

@@ -10,24 +10,25 @@ PARTS = (ATTN, FIRST, FFN, OTHER)
 
 
 def shares(panels):
-    """Stacked bars of shares that add up to 1: a panel for each table, a bar for each row.
+    """Stacked bars of shares that add up to 1: a panel for each table, one below the other, a bar for each row.
 
     panels : {title: {row: {part: share}}}, the same rows and parts in each, up to four parts
     """
-    fig, axes = plt.subplots(1, len(panels), figsize=(5.4, 2.7), sharey=True, squeeze=False)
+    narrow = (4.8, 0.4 + 1.9 * len(panels))  # so that a phone shows the words large enough
+    fig, axes = plt.subplots(len(panels), 1, figsize=narrow, sharex=True, squeeze=False)
     for ax, (title, rows) in zip(axes.flat, panels.items(), strict=True):
         left = np.zeros(len(rows))
         for part, colour in zip(next(iter(rows.values())), PARTS, strict=False):
             size = np.array([row[part] for row in rows.values()])
             bars = ax.barh(range(len(rows)), size, 0.7, left=left, color=colour, edgecolor="white", label=part)
-            words = [f"{s:.0%}" if s > 0.15 else "" for s in size]
+            words = [f"{s:.0%}" if s > 0.07 else "" for s in size]
             ax.bar_label(bars, words, label_type="center", color="white" if colour in (ATTN, FFN) else INK, fontsize=9)
             left += size
         ax.set_yticks(range(len(rows)), rows)
         ax.set(title=title, xlim=(0, 1), xticks=(0, 0.5, 1))
         ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:.0%}"))
+        ax.invert_yaxis()
         ax.grid(False)
-    axes.flat[0].invert_yaxis()
     _one_legend(fig, axes.flat[0], columns=4)
     return fig, axes
 
@@ -63,7 +64,7 @@ def straight_lines(panels):
         ends = np.array([0, max(count)])
         ax.plot(ends, np.polyval(np.polyfit(count, times, 1), ends), color=FFN, lw=1.8, ls="--", label="straight line")
         ax.plot(count, times, ls="", marker="o", color=ATTN, label="measured")
-        ax.set(xlabel=label, xlim=(0, 1.05 * max(count)))
+        ax.set(xlabel=label, xlim=(0, 1.05 * max(count)), xticks=range(0, max(count) + 1, 2))
         ax.xaxis.set_minor_locator(NullLocator())
     top = max(max(times) for _, times in panels.values())
     axes.flat[0].set(ylabel="milliseconds", ylim=(0, 1.1 * top))

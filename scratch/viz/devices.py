@@ -28,16 +28,17 @@ def block_cuts():
         for at, look in enumerate(out):
             _box(ax, 5, 1.35 + (len(out) - 1 - at) * 2 / len(out), 1.5, 2 / len(out), look)
         for x, label in ((0.75, "stream"), (3.3, "in"), (5.75, "out")):
-            ax.text(x, -0.9, label, ha="center", color=MUTED, fontsize=10)
+            ax.text(x, -0.9, label, ha="center", color=MUTED, fontsize=12)
         _bare(ax, title)
     for at in range(4):
         left = at * 1.5 + 0.7 * (at // 2)  # room for the arrow between the ranks
         _box(axes[1, 1], left, 1.2, 1.3, 2, RANKS[at // 2])
-        axes[1, 1].text(left + 0.65, 0.5, f"block {at + 1}", ha="center", color=MUTED, fontsize=9)
+        axes[1, 1].text(left + 0.65, 0.3, at + 1, ha="center", color=MUTED, fontsize=12)
+    axes[1, 1].text(3.25, -0.9, "blocks", ha="center", color=MUTED, fontsize=12)
     axes[1, 1].annotate("", (3.7, 2.2), (2.8, 2.2), arrowprops={"arrowstyle": "->", "color": INK, "lw": 2})
     _bare(axes[1, 1], "pipeline")
     handles = [Rectangle((0, 0), 1, 1, fc=c, hatch=h, ec="white") for c, h in (*RANKS, BOTH)]
-    fig.legend(handles, ["rank 0", "rank 1", "on both"], loc="outside upper left", ncols=3, fontsize=10)
+    fig.legend(handles, ["rank 0", "rank 1", "on both"], loc="outside upper left", ncols=3, fontsize=12)
     return fig, axes
 
 
@@ -56,7 +57,7 @@ def pipeline_schedule(tasks, *, ax=None):
 
     tasks : list of `pipeline.Task`
     """
-    fig, ax = axes_for(ax, figsize=(5.4, 2.7))
+    fig, ax = axes_for(ax, figsize=(5.4, 3))
     stages, end = 1 + max(t.stage for t in tasks), max(t.end for t in tasks)
     ax.barh(range(stages), [end] * stages, height=0.8, color="white", ec=MUTED, hatch="....", lw=0, label="waiting")
     for back, colour, label in ((False, OTHER, "forward"), (True, FFN, "backward")):
@@ -66,7 +67,7 @@ def pipeline_schedule(tasks, *, ax=None):
         ax.barh([t.stage for t in some], spans, **options)
         for t in some:
             middle = (t.start + t.end) / 2
-            ax.text(middle, t.stage, t.micro + 1, ha="center", va="center", fontsize=9, color=INK)
+            ax.text(middle, t.stage, t.micro + 1, ha="center", va="center", fontsize=12, color=INK)
     ax.set_yticks(range(stages), range(1, stages + 1))
     ax.invert_yaxis()
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -83,7 +83,7 @@ def expert_loads(panels):
     fig, axes = plt.subplots(1, len(panels), figsize=(5.4, 3.1), sharey=True, squeeze=False)
     for ax, (title, shares) in zip(axes.flat, panels.items(), strict=True):
         steps, E = shares.shape
-        colours = [(ATTN, OTHER, STREAM, FFN)[e % 4] for e in range(E)]
+        colours = [((ATTN, OTHER, STREAM, FFN)[e % 4], (1, 0.45)[e // 4 % 2]) for e in range(E)]  # (colour, opacity)
         ax.stackplot(np.arange(steps), shares.T, colors=colours, edgecolor="white", lw=1.2)
         for e in range(1, E):
             ax.axhline(e / E, color=INK, lw=0.8, ls=":")
@@ -116,6 +116,7 @@ def patch_attention(picture, size, at, maps):
         ax.add_patch(Rectangle(corner, side, side, fill=False, edgecolor=FFN, lw=2.5))
         ax.set(xticks=[], yticks=[])
         ax.grid(False)
-    bar = fig.colorbar(image, ax=axes, orientation="horizontal", shrink=0.6, aspect=30, label="attention weight")
+    label = "attention weight, square-root scale"
+    bar = fig.colorbar(image, ax=axes, orientation="horizontal", shrink=0.6, aspect=30, label=label)
     bar.set_ticks([0, top / 4, top], labels=["0", f"{top / 4:.2f}", f"{top:.2f}"])
     return fig, axes

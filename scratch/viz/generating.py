@@ -1,10 +1,11 @@
-"""Pictures of writing: what a cache saves, what sampling leaves of a distribution, where pages of a cache lie."""
+"""Pictures of writing: what a cache saves, what a step computes, what sampling leaves, where pages of a cache lie."""
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter
 
+from scratch.viz.maps import attention_maps
 from scratch.viz.style import ATTN, FFN, GRID, INK, MUTED, STREAM, axes_for, legend_above
 
 
@@ -22,6 +23,15 @@ def work_growth(rows, *, ax=None):
     return fig, ax
 
 
+def decoding_row(weights, pieces):
+    """An attention map [T, T], and beside it what a decoding step computes of it: the last row; T strings."""
+    T = len(pieces)
+    maps = weights, np.where(np.arange(T)[:, None] == T - 1, weights, np.nan)
+    fig, axes = attention_maps(maps, pieces, ("the whole run", "one step"), columns=2)
+    axes.flat[1].axhspan(-0.5, T - 1.5, facecolor="white", edgecolor=MUTED, hatch="////", lw=0, zorder=3)
+    return fig, axes
+
+
 def sampling_panels(before, rows, pieces, *, columns=2):
     """What each way of sampling makes of one distribution: outlines before, bars after.
 
@@ -37,7 +47,9 @@ def sampling_panels(before, rows, pieces, *, columns=2):
         ax.grid(axis="y")
     ax.set_yticks(place, [f"“{p}”" for p in pieces], fontsize=8)
     ax.invert_yaxis()
+    ax.set(xlim=(0, 1.02), xticks=(0, 0.5, 1))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:.0%}"))
+    fig.get_layout_engine().set(wspace=0.08)  # else one panel's 100% meets the next one's 0%
     fig.supxlabel("probability of the next token", fontsize=10)
     handles, labels = ax.get_legend_handles_labels()
     fig.legend(handles, labels, loc="outside upper left", ncols=2, fontsize=10)

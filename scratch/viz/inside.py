@@ -12,7 +12,7 @@ def lens_grid(best, probabilities, depths, pieces, *, ax=None):
 
     best : [N][T] strings; probabilities : [N, T]; depths : [N], blocks passed; pieces : T strings, the text itself
     """
-    fig, ax = axes_for(ax, figsize=(5.4, 0.34 * len(depths) + 1.1))
+    fig, ax = axes_for(ax, figsize=(4.4, 0.34 * len(depths) + 1.1))
     image = ax.imshow(probabilities, cmap="Blues", vmin=0, vmax=1, aspect="auto", origin="lower")
     for row, column in np.ndindex(probabilities.shape):
         colour = "white" if probabilities[row, column] > 0.6 else INK
@@ -30,7 +30,7 @@ def knockouts(panels, whole):
 
     panels : {title: {label: [L], or [L, N] for N parts of each block, drawn as dots}}; whole : float
     """
-    fig, axes = plt.subplots(len(panels), 1, figsize=(5.4, 1 + 2.1 * len(panels)), sharex=True, squeeze=False)
+    fig, axes = plt.subplots(len(panels), 1, figsize=(4.4, 1 + 1.9 * len(panels)), sharex=True, squeeze=False)
     told = set()  # a label that two panels share stands in the legend once
     for ax, (title, lines) in zip(axes.flat, panels.items(), strict=True):
         looks = iter(((ATTN, "o"), (FFN, "s")))

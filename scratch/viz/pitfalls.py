@@ -27,7 +27,7 @@ def wrong_maps(maps, *, columns=3):
 
     maps : {title: [T, T]}
     """
-    fig, axes = plt.subplots(1, columns, figsize=(5.4, 2.4), layout="compressed", sharey=True)
+    fig, axes = plt.subplots(1, columns, figsize=(4.4, 1.9), layout="compressed", sharey=True)
     for ax, (title, weights) in zip(axes.flat, maps.items(), strict=True):
         T = len(weights)
         image = ax.imshow(weights, cmap="Blues", norm=PowerNorm(0.5, 0, 1), interpolation="nearest")
@@ -35,13 +35,13 @@ def wrong_maps(maps, *, columns=3):
             ax.barh(row, T, 1, left=-0.5, color="white", edgecolor=FFN, hatch="////", lw=0)
         for t in range(T):  # the cells of the diagonal, where the mask's edge belongs
             ax.add_patch(plt.Rectangle((t - 0.5, t - 0.5), 1, 1, fill=False, edgecolor=INK, lw=1))
-        ax.set_title(title, fontsize=10)
-        ax.set(xticks=range(T), xticklabels=range(1, T + 1), yticks=range(T), yticklabels=range(1, T + 1))
+        ax.set_title(title, fontsize=11)
+        ax.set(xticks=range(0, T, 2), xticklabels=range(1, T + 1, 2), yticks=range(T), yticklabels=range(1, T + 1))
         ax.set(xlim=(-0.5, T - 0.5), ylim=(T - 0.5, -0.5))
         ax.grid(False)
-    fig.supxlabel("token looked at", fontsize=10)
-    axes.flat[0].set_ylabel("token that looks", fontsize=10)
-    fig.colorbar(image, ax=axes, shrink=0.7, label="attention weight")
+    fig.supxlabel("token looked at", fontsize=11)
+    axes.flat[0].set_ylabel("token that looks", fontsize=11)
+    fig.colorbar(image, ax=axes, shrink=0.6, label="weight", ticks=(0, 0.5, 1))
     return fig, axes
 
 
