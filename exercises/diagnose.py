@@ -236,7 +236,7 @@ exercise = Choice(
         ),
         Part(
             name="late",
-            ask="Float16 training is fine for 3,000 steps while scores grow. Then one step is NaN; float32 is not.",
+            ask="Float16 training is fine for 3,000 steps. Then, with scores near 12, one is NaN; float32 is not.",
             options={
                 "diagonal": "the mask hides the diagonal",
                 "maximum": "exp without subtracting the maximum",

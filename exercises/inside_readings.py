@@ -143,7 +143,7 @@ exercise = Choice(
         ),
         Part(
             name="two steps",
-            ask="A head looks for what an earlier head marked. The earlier one is silenced. The later one's map is …",
+            ask="A head's keys hold only an earlier head's mark. That one is silenced. The later head's map is …",
             options={
                 "same": "the same: nobody touched this head",
                 "even": "even: all keys look alike",

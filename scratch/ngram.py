@@ -39,7 +39,8 @@ def ngram_fit(ids, targets, order, vocab_size, *, prior=1.0):
     for n in range(1, order + 1):
         counts = np.zeros((vocab_size,) * n)
         np.add.at(counts, _events(ids, targets, n), 1)
-        p = (counts + prior * p) / (counts.sum(-1, keepdims=True) + prior)  # p spreads over the new first axis
+        total = counts.sum(-1, keepdims=True)
+        p = (counts + prior * p) / (total + prior)  # p spreads over the new first axis
     return p
 
 

@@ -130,6 +130,12 @@ def test_causal_check():
     rejected("token 3", checks.causal_check, only_late, IDS)
 
 
+def test_a_text_of_zeros_is_replaced_too():
+    zeros = np.zeros((1, 5), int)
+    rejected("sees the future", checks.causal_check, partial(run, fault="ahead"), zeros)
+    rejected("depend on padding", checks.padding_check, partial(run, fault="padding"), zeros, "left")
+
+
 def test_map_check():
     good = map_of()
     checks.map_check(good)

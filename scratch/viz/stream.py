@@ -99,6 +99,6 @@ def ablations(changes, labels):
         ax.grid(axis="x")
     axes[0].set_xlabel("")
     axes[1].set_xlabel("block whose feed-forward adds nothing to token 1")
-    axes[1].yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{100 * v:+.0f}%" if v else "0"))
+    axes[1].yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{100 * v:+.0f}" if v else "0"))
     fig.align_ylabels()
     return fig, axes
