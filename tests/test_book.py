@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from _ext.facts import without_facts
+from _ext.libcache import cache_key
 from notebooks import generate
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -179,8 +180,24 @@ def test_a_wrong_fact_fails_the_notebook(book):
         ("_ = fact('F1', 1, 1)", "_ = fact('F1', 1, 1)"),
         ("def f():\n    return 1\n\n\n_ = fact('F1', f(), 1)\nf()", "def f():\n    return 1\n\n\nf()"),
         ("x = 1\n\n_ = fact('F1', x, 1)\n\nprint(x)", "x = 1\n\nprint(x)"),
+        ("x = fact('F1', 1, 1)\nprint(x)", "x = fact('F1', 1, 1)\nprint(x)"),  # a name that a later line reads
         ("_ = other(1)\n%matplotlib inline", "_ = other(1)\n%matplotlib inline"),
     ],
 )
 def test_the_page_leaves_facts_out(code, shown):
     assert without_facts(code) == shown
+
+
+def test_a_chapters_time_is_part_of_the_caches_key(tmp_path):
+    """The teaching guide lists it; other prose changes no other page."""
+    page = tmp_path / "chapters" / "01_one.md"
+    page.parent.mkdir()
+    keys = []
+    for text in (
+        "**Time**: about 20 minutes. One.",
+        "**Time**: about 20 minutes. Two.",
+        "**Time**: about 30 minutes. Two.",
+    ):
+        page.write_text(text)
+        keys.append(cache_key(tmp_path))
+    assert keys[0] == keys[1] != keys[2]

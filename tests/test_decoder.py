@@ -60,6 +60,7 @@ def test_a_fused_model_writes_the_same(name):
     np.testing.assert_allclose(got, expected, atol=1e-12)
     assert all(np.array_equal(before[key], value) for key, value in params["blocks"][0]["attn"].items())
     assert ("head" in params) == (not config.tied)
+    assert not fused[1].tied and fused[0]["head"]["w"].flags.c_contiguous  # the layout is what makes it quick
 
 
 @pytest.mark.parametrize("name", NEEDED)

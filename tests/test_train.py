@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scratch import train as train_module
 from scratch.config import Config
 from scratch.gradcheck import leaves
 from scratch.model import init_params, loss_forward
@@ -139,6 +140,15 @@ def test_a_resumed_run_ends_with_the_same_bits(tmp_path, stop, threads):
     assert same(resumed, whole) and later == history
     done, _ = train(CONFIG, DRAW, recipe, checkpoint=path, progress=False)  # nothing is left to do
     assert same(done, whole)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_batch_is_cut_into_the_recipes_parts(threads, monkeypatch):
+    seen = []
+    cut = train_module.spread_loss_forward
+    monkeypatch.setattr(train_module, "spread_loss_forward", lambda *a, **o: seen.append(o["threads"]) or cut(*a, **o))
+    train(CONFIG, DRAW, replace(RECIPE, threads=threads), progress=False, stop=2)
+    assert seen == [threads] * 2
 
 
 def test_threads_change_no_more_than_the_rounding():
