@@ -133,7 +133,7 @@ def import_progress(file):
 
 def ids():
     """The ids of all exercises, sorted."""
-    modules = (m.name for m in pkgutil.iter_modules(__path__) if not m.ispkg)
+    modules = (m.name for m in pkgutil.iter_modules(__path__) if not m.ispkg and m.name[0] != "_")
     return sorted(name.replace("_", "-") for name in modules if name not in _NO_EXERCISE)
 
 

@@ -40,6 +40,7 @@ exercise = Choice(
     id="ablations",
     title="Take a part away",
     chapter="07_block",
+    answer="predictions",
     points=2,
     stars=2,
     minutes=15,

@@ -258,6 +258,7 @@ exercise = Code(
     id="adamw-step",
     title="One step of AdamW",
     chapter="11_training",
+    answer="step",
     points=3,
     stars=2,
     minutes=20,

@@ -123,6 +123,7 @@ exercise = Number(
     id="all-reduce-bytes",
     title="What a device sends",
     chapter="16_devices",
+    answer="sent_bytes",
     points=2,
     stars=2,
     minutes=10,

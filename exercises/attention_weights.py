@@ -326,6 +326,7 @@ exercise = Code(
     id="attention-weights",
     title="Mask, then softmax",
     chapter="03_attention",
+    answer="attention_weights",
     points=2,
     stars=2,
     minutes=20,

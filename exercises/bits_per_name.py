@@ -114,6 +114,7 @@ exercise = Number(
     id="bits-per-name",
     title="What a name costs",
     chapter="11_training",
+    answer="bits",
     points=1,
     stars=1,
     minutes=5,

@@ -134,6 +134,7 @@ exercise = Choice(
     id="blind-checks",
     title="What a check can see",
     chapter="08_backward",
+    answer="predictions",
     points=2,
     stars=1,
     minutes=12,

@@ -415,6 +415,7 @@ exercise = Code(
     id="cached-attention",
     title="One step with a cache",
     chapter="12_generating",
+    answer="cached_attention",
     points=3,
     stars=2,
     minutes=30,

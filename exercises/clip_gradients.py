@@ -196,6 +196,7 @@ exercise = Code(
     id="clip-gradients",
     title="One gradient, two arrays",
     chapter="11_training",
+    answer="clipped",
     points=2,
     stars=1,
     minutes=10,

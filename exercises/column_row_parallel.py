@@ -232,6 +232,7 @@ exercise = Code(
     id="column-row-parallel",
     title="Columns first, then rows",
     chapter="16_devices",
+    answer="on_devices",
     points=2,
     stars=2,
     minutes=15,

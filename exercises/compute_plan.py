@@ -118,6 +118,7 @@ exercise = Number(
     id="compute-plan",
     title="How long will it take?",
     chapter="10_cost",
+    answer="plan_days",
     points=2,
     stars=1,
     minutes=10,

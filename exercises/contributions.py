@@ -30,6 +30,7 @@ exercise = Choice(
     id="contributions",
     title="Who brings what into the stream",
     chapter="07_block",
+    answer="explanation",
     points=2,
     stars=1,
     minutes=15,

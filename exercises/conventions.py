@@ -72,6 +72,7 @@ exercise = Choice(
     id="conventions",
     title="Which count is it?",
     chapter="10_cost",
+    answer="prediction",
     points=2,
     stars=2,
     minutes=12,

@@ -235,6 +235,7 @@ exercise = Code(
     id="convert-layout",
     title="From one layout to the other",
     chapter="04_positions",
+    answer="convert",
     points=2,
     stars=2,
     minutes=15,

@@ -158,6 +158,7 @@ exercise = Code(
     id="count-block",
     title="Count a block's weights",
     chapter="07_block",
+    answer="count_weights",
     points=2,
     stars=2,
     minutes=15,

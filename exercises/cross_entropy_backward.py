@@ -357,6 +357,7 @@ exercise = Code(
     id="cross-entropy-backward",
     title="From the loss to the logits",
     chapter="09_stack",
+    answer="logit_gradient",
     points=2,
     stars=2,
     minutes=20,

@@ -164,6 +164,7 @@ exercise = Number(
     id="decode-bound",
     title="The least time of a step",
     chapter="10_cost",
+    answer="step_ms",
     points=2,
     stars=2,
     minutes=15,

@@ -158,6 +158,7 @@ exercise = Choice(
     id="diagnose",
     title="From symptom to suspect",
     chapter="15_pitfalls",
+    answer="suspects",
     points=2,
     stars=1,
     minutes=12,

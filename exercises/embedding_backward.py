@@ -353,6 +353,7 @@ exercise = Code(
     id="embedding-backward",
     title="The way back to the table",
     chapter="01_tokens",
+    answer="embedding_backward_padded",
     points=2,
     stars=2,
     minutes=15,

@@ -137,6 +137,7 @@ exercise = Number(
     id="flops",
     title="What one token costs",
     chapter="10_cost",
+    answer="flops",
     points=2,
     stars=2,
     minutes=15,

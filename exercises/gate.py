@@ -55,6 +55,7 @@ exercise = Choice(
     id="gate",
     title="One gated unit",
     chapter="06_feed_forward",
+    answer="prediction",
     points=2,
     stars=1,
     minutes=10,

@@ -426,6 +426,7 @@ exercise = Code(
     id="gelu-mlp-backward",
     title="Backward through the classic feed-forward",
     chapter="06_feed_forward",
+    answer="mlp_gradients",
     points=3,
     stars=2,
     minutes=25,

@@ -339,6 +339,7 @@ exercise = Code(
     id="gqa-backward",
     title="Gradients of shared heads",
     chapter="05_sharing",
+    answer="scores_backward",
     points=3,
     stars=2,
     minutes=25,

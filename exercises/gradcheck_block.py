@@ -590,6 +590,7 @@ exercise = Code(
     id="gradcheck-block",
     title="Gradient-check a one-layer block",
     chapter="08_backward",
+    answer="check_block",
     points=4,
     stars=3,
     minutes=45,

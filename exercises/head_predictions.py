@@ -100,6 +100,7 @@ exercise = Choice(
     id="head-predictions",
     title="What the two ends do",
     chapter="09_stack",
+    answer="predictions",
     points=2,
     stars=1,
     minutes=10,

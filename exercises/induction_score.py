@@ -200,6 +200,7 @@ exercise = Code(
     id="induction-score",
     title="Find the heads that continue a pattern",
     chapter="13_real_model",
+    answer="induction",
     points=2,
     stars=2,
     minutes=15,

@@ -104,6 +104,7 @@ exercise = Number(
     id="init-growth",
     title="How large the stream gets",
     chapter="09_stack",
+    answer="size",
     points=1,
     stars=1,
     minutes=5,

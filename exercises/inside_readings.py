@@ -79,6 +79,7 @@ exercise = Choice(
     id="inside-readings",
     title="What a look inside proves",
     chapter="13_real_model",
+    answer="prediction",
     points=2,
     stars=2,
     minutes=15,

@@ -65,6 +65,7 @@ exercise = Choice(
     id="knobs",
     title="What the knobs do",
     chapter="11_training",
+    answer="prediction",
     points=2,
     stars=1,
     minutes=10,

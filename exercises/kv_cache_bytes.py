@@ -99,6 +99,7 @@ exercise = Number(
     id="kv-cache-bytes",
     title="What the cache weighs",
     chapter="10_cost",
+    answer="cache",
     points=1,
     stars=1,
     minutes=8,

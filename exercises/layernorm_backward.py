@@ -434,6 +434,7 @@ exercise = Code(
     id="layernorm-backward",
     title="LayerNorm backward",
     chapter="02_normalization",
+    answer="layernorm_gradients",
     points=2,
     stars=2,
     minutes=25,

@@ -151,6 +151,7 @@ exercise = Code(
     id="left-pad-positions",
     title="Positions among real tokens",
     chapter="15_pitfalls",
+    answer="positions",
     points=1,
     stars=1,
     minutes=8,

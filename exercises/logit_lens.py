@@ -198,6 +198,7 @@ exercise = Code(
     id="logit-lens",
     title="Read the stream early",
     chapter="13_real_model",
+    answer="lens_logits",
     points=2,
     stars=2,
     minutes=10,

@@ -184,6 +184,7 @@ exercise = Code(
     id="mha-to-gqa",
     title="From many key heads to a few",
     chapter="05_sharing",
+    answer="share_key_heads",
     points=2,
     stars=2,
     minutes=15,

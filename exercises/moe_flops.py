@@ -101,6 +101,7 @@ exercise = Number(
     id="moe-flops",
     title="What a token costs among experts",
     chapter="14_efficient",
+    answer="flops",
     points=1,
     stars=1,
     minutes=10,

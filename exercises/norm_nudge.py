@@ -107,6 +107,7 @@ exercise = Number(
     id="norm-nudge",
     title="One nudge, by hand",
     chapter="02_normalization",
+    answer="slope",
     points=1,
     stars=1,
     minutes=8,

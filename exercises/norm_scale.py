@@ -72,6 +72,7 @@ exercise = Choice(
     id="norm-scale",
     title="What a norm notices",
     chapter="02_normalization",
+    answer="predictions",
     points=2,
     stars=1,
     minutes=12,

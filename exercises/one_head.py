@@ -134,6 +134,7 @@ exercise = Number(
     id="one-head",
     title="One number of one head",
     chapter="03_attention",
+    answer="number",
     points=1,
     stars=1,
     minutes=8,

@@ -259,6 +259,7 @@ exercise = Code(
     id="online-softmax",
     title="One more tile",
     chapter="14_efficient",
+    answer="add_tile",
     points=3,
     stars=2,
     minutes=20,

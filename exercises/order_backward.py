@@ -34,6 +34,7 @@ exercise = Order(
     id="order-backward",
     title="The way back, line by line",
     chapter="08_backward",
+    answer="order",
     points=1,
     stars=1,
     minutes=8,

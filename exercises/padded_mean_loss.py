@@ -224,6 +224,7 @@ exercise = Code(
     id="padded-mean-loss",
     title="The loss of a padded batch",
     chapter="15_pitfalls",
+    answer="loss_parts",
     points=2,
     stars=2,
     minutes=15,

@@ -145,6 +145,7 @@ exercise = Number(
     id="paged-waste",
     title="What pages leave empty",
     chapter="12_generating",
+    answer="empty",
     points=1,
     stars=1,
     minutes=10,

@@ -102,6 +102,7 @@ exercise = Number(
     id="pipeline-bubble",
     title="How long do the stages wait?",
     chapter="16_devices",
+    answer="waiting_percent",
     points=1,
     stars=1,
     minutes=8,

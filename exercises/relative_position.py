@@ -59,6 +59,7 @@ exercise = Choice(
     id="relative-position",
     title="Only the difference counts",
     chapter="04_positions",
+    answer="predictions",
     points=2,
     stars=1,
     minutes=12,

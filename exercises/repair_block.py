@@ -496,6 +496,7 @@ exercise = Code(
     id="repair-block",
     title="Find the bugs",
     chapter="07_block",
+    answer="repaired",
     points=3,
     stars=2,
     minutes=25,

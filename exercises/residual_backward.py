@@ -403,6 +403,7 @@ exercise = Code(
     id="residual-backward",
     title="Back through a stack",
     chapter="08_backward",
+    answer="stack_gradients",
     points=3,
     stars=2,
     minutes=25,

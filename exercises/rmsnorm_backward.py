@@ -300,6 +300,7 @@ exercise = Code(
     id="rmsnorm-backward",
     title="RMSNorm backward, gain last",
     chapter="07_block",
+    answer="rmsnorm_backward",
     points=3,
     stars=2,
     minutes=25,

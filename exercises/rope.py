@@ -305,6 +305,7 @@ exercise = Code(
     id="rope",
     title="Rotate by position",
     chapter="04_positions",
+    answer="rotate",
     points=2,
     stars=2,
     minutes=20,

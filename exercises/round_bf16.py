@@ -198,6 +198,7 @@ exercise = Code(
     id="round-bf16",
     title="Sixteen bits less",
     chapter="14_efficient",
+    answer="upper_half",
     points=2,
     stars=2,
     minutes=20,

@@ -72,6 +72,7 @@ exercise = Choice(
     id="shared-gradients",
     title="Who hears whom",
     chapter="05_sharing",
+    answer="prediction",
     points=2,
     stars=1,
     minutes=10,

@@ -341,6 +341,7 @@ exercise = Code(
     id="softmax-backward",
     title="Softmax backward",
     chapter="03_attention",
+    answer="softmax_gradient",
     points=2,
     stars=2,
     minutes=15,

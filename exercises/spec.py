@@ -15,6 +15,7 @@ class Exercise:
     id : str, what learners type: ``check("rmsnorm-backward", answer)``
     title : str
     chapter : str, the file of the chapter that holds the prompt, without folder and ending: "07_block"
+    answer : str, the name that the stub binds, by which the grader finds an answer whose `check` was deleted
     points, stars, minutes : int; what it is worth, how hard it is (1 to 3), how long it takes
     hints : tuple of str, from a nudge to nearly the solution
     takeaway : str, what to remember; shown with "passed"
@@ -23,6 +24,7 @@ class Exercise:
     id: str
     title: str
     chapter: str
+    answer: str
     points: int
     stars: int
     minutes: int

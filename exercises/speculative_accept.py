@@ -265,6 +265,7 @@ exercise = Code(
     id="speculative-accept",
     title="Which guesses stand",
     chapter="12_generating",
+    answer="accept",
     points=2,
     stars=2,
     minutes=20,

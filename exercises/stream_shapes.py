@@ -72,6 +72,7 @@ exercise = Choice(
     id="stream-shapes",
     title="Shapes along the stream",
     chapter="01_tokens",
+    answer="answers",
     points=2,
     stars=1,
     minutes=10,

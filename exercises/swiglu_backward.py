@@ -432,6 +432,7 @@ exercise = Code(
     id="swiglu-backward",
     title="Backward through the gate",
     chapter="06_feed_forward",
+    answer="swiglu_gradients",
     points=3,
     stars=2,
     minutes=30,

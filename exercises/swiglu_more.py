@@ -19,6 +19,7 @@ exercise = Choice(
     id="swiglu-more",
     title="Why it has more",
     chapter="07_block",
+    answer="letter",
     points=1,
     stars=1,
     minutes=3,

@@ -316,6 +316,7 @@ exercise = Code(
     id="tied-gradient",
     title="One matrix, two gradients",
     chapter="09_stack",
+    answer="tied_gradient",
     points=2,
     stars=2,
     minutes=15,

@@ -271,6 +271,7 @@ exercise = Code(
     id="top-p",
     title="Temperature and top-p",
     chapter="12_generating",
+    answer="top_p_probabilities",
     points=2,
     stars=2,
     minutes=20,

@@ -273,6 +273,7 @@ exercise = Code(
     id="trace-the-stream",
     title="Trace the stream",
     chapter="01_tokens",
+    answer="trace_the_stream",
     points=2,
     stars=2,
     minutes=10,

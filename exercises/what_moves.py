@@ -58,6 +58,7 @@ exercise = Choice(
     id="what-moves",
     title="What moves what",
     chapter="03_attention",
+    answer="predictions",
     points=2,
     stars=1,
     minutes=12,

@@ -139,7 +139,8 @@ def learner_edition(title, its, name="", root=ROOT):
     ]
     for number, problem in enumerate(its, 1):
         cells.append(new_markdown_cell(_prompt(number, problem, name)))
-        cells += [new_code_cell(source) for source in problem.code]
+        # by which the grader finds an answer that was renamed
+        cells += [new_code_cell(source, metadata={"exercise": problem.id}) for source in problem.code]
     cells.append(new_markdown_cell("Done? The next cell shows your points.\n\nHand in this notebook as it is."))
     cells.append(new_code_cell("progress()"))
     return number_cells(new_notebook(cells=cells, metadata=METADATA))

@@ -355,7 +355,7 @@ def test_the_line_of_an_error_is_the_learners_own():
         (lambda D, F: (5 * D * D, 3 * D * F, 8 * D * D, "same"), "attention has the wrong value"),
         (lambda D, F: (4 * D * D, "many", 8 * D * D, "same"), "swiglu is a str; expected is a number"),
         (lambda D, F: (4 * D * D, 3 * D * F, 8 * D * D, True), "more is a bool; expected is a string"),
-        (lambda D, F: (4 * D * D, 3 * D * F, 8 * D * D, "gelu"), 'more is "gelu"; expected is "swiglu"'),
+        (lambda D, F: (4 * D * D, 3 * D * F, 8 * D * D, "gelu"), 'expected   "swiglu"'),
         (lambda D, F: (np.full(2, 4), 3 * D * F, 8 * D * D, "same"), "attention is one array of shape (2,)"),
         (account.count_block, "the library's own"),
         ((36, 108, 72, "swiglu"), "Pass the function itself"),

@@ -5,7 +5,6 @@ So are the functions of the exercise's own file. Before it runs, its code is com
 """
 
 import contextlib
-import dis
 import functools
 import importlib
 import importlib.util
@@ -13,6 +12,9 @@ import os
 import sys
 import threading
 import types
+
+from exercises.engine.elsewhere import Elsewhere
+from exercises.engine.fingerprints import fingerprint, nested
 
 
 class Borrowed(BaseException):
@@ -41,17 +43,17 @@ def _own(exercise):
 
 def borrowed(exercise, answer):
     """Why this answer is not the learner's own, seen by its code alone; "" if nothing says so."""
-    known = {_print(f.__code__): name for name, f in targets(exercise).items()}
+    known = {fingerprint(f.__code__): name for name, f in targets(exercise).items()}
     # by identity: a right answer may well be written as one of the exercise's own
     own = {id(f.__code__) for f in _own(exercise)}
     for code, names in _reachable(answer):
-        for one in _nested(code):
-            if _print(one) in known:
-                return _is_the_library(known[_print(one)])
+        for one in nested(code):
+            if fingerprint(one) in known:
+                return is_the_library(known[fingerprint(one)])
             if id(one) in own:
-                return _IS_THE_CHECKER
+                return IS_THE_CHECKER
         if any(name == "exercises" or name.startswith("exercises.") for name in names):
-            return _IS_THE_CHECKER
+            return IS_THE_CHECKER
     return ""
 
 
@@ -59,20 +61,25 @@ def complex_step(exercise, answer):
     """Why this backward is none: a complex step has no error that shows, but its code asks for an imaginary part."""
     if not getattr(exercise, "loss", None):
         return ""
-    for code, _ in _reachable(answer):
-        if any("imag" in one.co_names for one in _nested(code)):
-            return (
-                "This takes a complex step: the numbers are right, but no gradient was derived. It can check a "
-                "backward, at a forward for each entry. Derive the formula."
-            )
-    return ""
+    if isinstance(answer, Elsewhere):
+        found = "imag" in answer.attributes
+    else:
+        found = any("imag" in one.co_names for code, _ in _reachable(answer) for one in nested(code))
+    return _COMPLEX_STEP if found else ""
 
 
-_IS_THE_CHECKER = "This uses what the exercise judges with. Write yours: that is the exercise."
+_COMPLEX_STEP = (
+    "This takes a complex step: the numbers are right, but no gradient was derived. It can check a backward, at a "
+    "forward for each entry. Derive the formula."
+)
+
+WRITE_YOURS = "Write yours: that is the exercise."
+IS_THE_CHECKER = f"This uses what the exercise judges with. {WRITE_YOURS}"
 
 
-def _is_the_library(name):
-    return f"This is the library's own, `{name}`. Write yours: that is the exercise."
+def is_the_library(name):
+    """The sentence on an answer that is this function of scratch."""
+    return f"This is the library's own, `{name}`. {WRITE_YOURS}"
 
 
 # ---- what an answer's code can reach ----
@@ -95,7 +102,7 @@ def _reachable(answer):
         elif isinstance(thing, type):
             waiting += [f for f in vars(thing).values() if _is_function(f)] if _is_learners(thing) else []
         elif _is_function(thing):
-            used = [name for code in _nested(thing.__code__) for name in code.co_names]
+            used = [name for code in nested(thing.__code__) for name in code.co_names]
             values = [thing.__globals__[name] for name in used if name in thing.__globals__]
             modules = [v.__name__ for v in values if isinstance(v, types.ModuleType)]
             modules += [v.__module__ for v in values if _is_function(v) and isinstance(v.__module__, str)]
@@ -134,28 +141,6 @@ def _is_filled(cell):
     return True
 
 
-def _nested(code):
-    """A code object and all that are written inside it."""
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _nested(constant)
-
-
-def _print(code):
-    """What stays the same when a function is copied, moved or renamed, or its variables are.
-
-    The names that it looks up, its constants, its arithmetic. Not all its instructions: those for a call depend on how
-    the name came into the module.
-    """
-    constants = [c for c in code.co_consts if not isinstance(c, types.CodeType | str)]
-    arithmetic = bytes(what for how, what in zip(code.co_code[::2], code.co_code[1::2]) if how == _BINARY_OP)
-    return code.co_names, code.co_argcount, code.co_nlocals, repr(constants), arithmetic
-
-
-_BINARY_OP = dis.opmap["BINARY_OP"]
-
-
 # ---- while it runs ----
 
 _watched = threading.local()  # .prints and .files of the exercise whose answer runs in this thread
@@ -166,11 +151,11 @@ def _audit(event, arguments):
     if event not in ("open", "exec") or not getattr(_watched, "files", None):
         return
     if event == "open" and isinstance(arguments[0], str) and os.path.abspath(arguments[0]) in _watched.files:
-        raise Borrowed("This reads the source of the answer. Write yours: that is the exercise.")
+        raise Borrowed(f"This reads the source of the answer. {WRITE_YOURS}")
     if event == "exec" and isinstance(arguments[0], types.CodeType):
-        for code in _nested(arguments[0]):
-            if _print(code) in _watched.prints:
-                raise Borrowed(_is_the_library(_watched.prints[_print(code)]))
+        for code in nested(arguments[0]):
+            if fingerprint(code) in _watched.prints:
+                raise Borrowed(is_the_library(_watched.prints[fingerprint(code)]))
 
 
 @functools.cache
@@ -207,8 +192,8 @@ def closed(exercise, answer):
 @functools.lru_cache(maxsize=256)
 def _prepared(names, functions, own):
     """What closing these takes: the code that refuses, in place of each; what to recognize them by; their files."""
-    sentences = [_is_the_library(name) for name in names] + [_IS_THE_CHECKER] * len(own)
-    prints = {_print(function.__code__): name for name, function in zip(names, functions)}
+    sentences = [is_the_library(name) for name in names] + [IS_THE_CHECKER] * len(own)
+    prints = {fingerprint(function.__code__): name for name, function in zip(names, functions)}
     return [_refusal(said) for said in sentences], prints, _files([*functions, *own])
 
 

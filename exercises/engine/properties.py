@@ -162,7 +162,7 @@ def _values(result):
     name, got, right = result.name, result.got, result.right
     if isinstance(right, str):
         same = got.strip().casefold() == right.casefold()
-        return None if same else [f'{name} is "{_cut(got)}"; expected is "{_cut(right)}".']
+        return None if same else [f'{name} is "{_cut(got)}".', f'expected   "{_cut(right)}"']
     if not isinstance(right, np.ndarray):
         return None if bool(got == right) else [f"{name} has the wrong value.", *_table(result, np.True_)]
     wrong = ~(np.abs(wide(got) - right) <= result.bound)

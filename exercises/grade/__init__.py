@@ -1,0 +1,6 @@
+"""Grades a folder of submissions that nobody trusts: ``python -m exercises.grade submissions/ --out grades/``.
+
+A learner's code runs in a box (`boxes`, in the `room`; `inside` is what is in it) that knows no test, no expected value
+and no secret. Arrays and plain values come out of it (`inside/wire`), and are judged outside (`submission`, `answer`),
+by the same checker that learners call. `run` does a whole folder, and `report` writes what people read.
+"""

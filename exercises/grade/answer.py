@@ -1,0 +1,222 @@
+"""An answer in a box as the checker sees it: called there, judged here; and what may be said of how it ended."""
+
+import inspect
+import re
+import signal
+import time
+
+from exercises.engine.calls import Run, TooSlow
+from exercises.engine.elsewhere import Described, Elsewhere
+from exercises.engine.library import WRITE_YOURS, Borrowed, is_the_library
+from exercises.grade.inside.wire import Late, WireError, decode, encode
+
+_KINDS = tuple(inspect._ParameterKind)
+_AHEAD, _BYTES_AHEAD = 8, 1 << 16  # cases and bytes under way; well below what a socket holds, so that nobody blocks
+
+
+class Lost(Exception):
+    """The process is gone, or was too slow; the message says it to the learner."""
+
+
+class Answer(Elsewhere):
+    """The answer of one exercise, in a process of a box.
+
+    `line` leads to the process; `found` is what the reader found; `modules` and `blob` are the scratch it gets.
+    Evaluating it happens here, so this may raise Lost. `value` is what the expression gave, if it is no function.
+    """
+
+    def __init__(self, exercise, box, line, found, modules, blob, call):
+        self.exercise, self.box, self.line = exercise, box, line
+        self.attributes = found["attributes"]
+        self.left = box.limits.seconds
+        self.lost = ""
+        self._expected, self._sent, self._ran = [], [], {}
+        work = {"program": found["program"], "expression": found["expression"], "call": call, "modules": modules}
+        self._timed(self.line.send, work, (blob,), self.left)
+        said, data = self._timed(self._next, None, ())
+        self.failed = [_failure(one) for one in _list(said.get("failed"))][:5]
+        self.error = _error(said["error"], exercise) if "error" in said else None
+        self.value = self
+        if "value" in said:
+            self.value = decode(said["value"], data)
+        elif self.error is None:
+            self.__signature__ = _signature(said.get("signature"))
+
+    def expect(self, cases):
+        """Some of these will be sent ahead, so that box and judge need not wait for each other."""
+        functions = []
+        encode(cases[0], functions)
+        # a function is called back over the same line, on which then nothing else may be under way
+        self._expected = [] if functions else list(reversed(cases))
+
+    def run(self, args, seconds=None):
+        """What one call did. Where the process is gone or late, the error says so."""
+        try:
+            if id(args) not in self._ran:
+                self._begin(args)
+            while id(args) not in self._ran:
+                self._receive(seconds)
+        except Lost as lost:
+            self.lost = str(lost)
+        except (WireError, KeyError, TypeError, ValueError):
+            self.lost = "What your function returned could not be read."
+        return self._ran.pop(id(args), None) or Run(error=Described(self.lost))
+
+    def _begin(self, args):
+        """Send a case, unless it was sent ahead, and some of those after it."""
+        if self.lost:
+            raise Lost(self.lost)
+        if not any(args is case for case, _, _ in self._sent):
+            if self._expected and args is not self._expected[-1]:
+                self._expected = []  # things did not go well
+            while self._sent:
+                self._receive()
+            self._send(args)
+        while self._expected and len(self._sent) < _AHEAD and sum(size for _, size, _ in self._sent) < _BYTES_AHEAD:
+            self._send(self._expected[-1])
+
+    def _send(self, args):
+        functions = []
+        tree, blobs = encode(args, functions)
+        self._timed(self.line.send, tree, blobs, self.left)
+        self._sent.append((args, sum(map(len, blobs)), functions))
+        if self._expected and args is self._expected[-1]:
+            self._expected.pop()
+
+    def _receive(self, seconds=None):
+        """Wait for what came of the oldest case under way."""
+        args, _, functions = self._sent[0]
+        try:
+            run = self._told(*self._timed(self._next, seconds, functions))
+        except TooSlow as slow:
+            run, self.lost = Run(error=slow), "Your function is too slow."
+        self._sent.pop(0)
+        self._ran[id(args)] = run
+
+    def _told(self, said, data):
+        """A Run from what the box says of it."""
+        if "error" in said:
+            return Run(error=_error(said["error"], self.exercise))
+        names, results = self.exercise.args, self.exercise.returns
+        changed = tuple(names[at] for at in _list(said["changed"]) if 0 <= _whole(at) < len(names))
+        pairs = [(_whole(i), _whole(j)) for i, j in _list(said["shared"])]
+        shared = {results[i]: names[j] for i, j in pairs if 0 <= i < len(results) and 0 <= j < len(names)}
+        return Run(decode(said["value"], data), None, changed, shared, said["overwrote"] is True)
+
+    def _timed(self, action, *arguments):
+        """Do it, as long as the exercise has time; Lost says why it was not done."""
+        start = time.monotonic()
+        try:
+            return action(*arguments)
+        except Late:
+            raise Lost(f"Your code was still running after {self.box.limits.seconds:g} seconds.") from None
+        except EOFError:
+            raise Lost(how_it_ended(self.box.end())) from None
+        except WireError:
+            raise Lost("What your code returned could not be read.") from None
+        finally:
+            self.left -= time.monotonic() - start
+
+    def _next(self, seconds, functions):
+        """The next frame that is no call of one of these functions; TooSlow after `seconds` of a processor."""
+        end = time.monotonic() + self.left
+        while True:
+            left = end - time.monotonic()
+            if left <= 0:
+                raise Late
+            try:
+                said, data = self.line.receive(left if seconds is None else min(left, seconds))
+            except Late:
+                if seconds is not None and self.box.processor_seconds() >= seconds:
+                    raise TooSlow from None
+                continue
+            if not isinstance(said, dict):
+                raise WireError("not an answer")
+            if "function" not in said:
+                return said, data
+            self.line.send(*_called(functions, said, data), left)
+
+
+def _called(functions, said, data):
+    """(header, blobs): what one of these functions returned or raised on what came from the box."""
+    try:
+        function = functions[said["function"]]
+        args, kwargs = decode(said["given"], data)
+        value = function(*args, **kwargs)
+    except (WireError, KeyError, IndexError):
+        raise WireError("not a call") from None
+    except Exception as error:
+        return {"error": type(error).__name__, "message": str(error)[:300]}, ()
+    tree, blobs = encode(value)
+    return {"value": tree}, blobs
+
+
+def how_it_ended(ended):
+    """A sentence for a process that was gone before it had answered."""
+    code = ended["ended"]
+    if code == 77:
+        return "Your code took more memory than there is for it."
+    if code is None:
+        return "Your code took the whole sandbox with it."
+    if code == -signal.SIGXCPU:
+        return "Your code used more of the processor than there is for it."
+    if code < 0:
+        return f"Your code crashed Python: {signal.strsignal(-code) or f'signal {-code}'}."
+    return "Your code ended the process that ran it."
+
+
+def plain(text, length=160):
+    """A text from a box as a sentence can hold it: one line, printable, without addresses of memory."""
+    text = "".join(c if c.isprintable() else " " for c in str(text)[: 4 * length])
+    return re.sub(r"\b0x[0-9a-fA-F]+", "0x…", " ".join(text.split()))[:length]
+
+
+def _list(value):
+    return value[:100] if isinstance(value, list) else []
+
+
+def _whole(value):
+    return value if type(value) is int else -1
+
+
+def _error(said, exercise):
+    """The exception that stands for one that was raised in a box."""
+    kind, message = plain(said["type"], 60) or "an error", plain(said["message"])
+    if kind == "Closed":
+        names = [
+            name for name in getattr(exercise, "library", ()) if name.rpartition(".")[2] == message.rpartition(".")[2]
+        ]
+        return Borrowed(is_the_library(names[0]) if names else f"`{message}` calls the answer. {WRITE_YOURS}")
+    if kind == "NotImplementedError":
+        return NotImplementedError()
+    if kind == "TypeError" and "ellipsis" in message:
+        return Described(f"A `...` is still in your code{_where(said)}.")
+    what = "called exit()" if kind == "SystemExit" else f"raised {kind}" + (f": {message}" if message else "")
+    return Described(f"Your code {what}{_where(said)}.")
+
+
+def _where(said):
+    text, line, where = plain(said["text"], 80), _whole(said["line"]), plain(said["where"], 40)
+    if line <= 0:
+        return ""
+    place = f"line {line}" + (f" of {where}" if where.startswith("cell ") else "")
+    return f" at {place}" + (f", `{text}`" if text else "")
+
+
+def _failure(said):
+    """A sentence on a statement that failed before the answer was called."""
+    kind, message = plain(said["type"], 60), plain(said["message"])
+    where = _where(said | {"line": said["line"] or said["first"], "where": said["label"]})
+    return f"Running your cells, {kind} was raised{where}: {message}" if message else f"{kind} was raised{where}"
+
+
+def _signature(said):
+    """The signature that a box reported; that of any function where it has none."""
+    try:
+        parameters = []
+        for name, kind, has_default in said:
+            default = None if has_default is True else inspect.Parameter.empty
+            parameters.append(inspect.Parameter(plain(name, 40), _KINDS[kind], default=default))
+        return inspect.Signature(parameters)
+    except (TypeError, ValueError, IndexError):
+        return inspect.signature(lambda *args, **kwargs: None)

@@ -1,0 +1,406 @@
+"""Grades a folder: who does what, what is kept, and how a run that was cut off goes on.
+
+OUT/results/*.json   one for each submission, written whole or not at all: the run itself
+OUT/feedback/        for the learners (`report`)
+OUT/grades.csv       made of the results at the end, like OUT/report.md
+OUT/run.json         what was asked for; OUT/secret, what the seeds are made of
+"""
+
+import atexit
+import concurrent.futures
+import contextlib
+import ctypes
+import functools
+import hashlib
+import json
+import multiprocessing
+import os
+import re
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from tqdm import tqdm
+
+import exercises
+from exercises.grade import boxes, report, room, submission
+
+VERSION = 1
+READER_MEMORY = 1536 * boxes.MIB
+_MENTION = re.compile(rb"""check\(\s*(?:id\s*=\s*)?\\?["']([A-Za-z0-9_-]{1,60})\\?["']""")
+_IGNORED = {"__pycache__", ".ipynb_checkpoints", "__MACOSX", ".git"}
+
+
+class Refusal(Exception):
+    """What was asked for cannot be done; the message says why, and what would help."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a worker needs to know.
+
+    out : folder of the results; ids : the exercises; specs : folder of a teacher's own exercises, or ""
+    way, room, filter : how boxes are held in (`boxes.Box`); limits : of the learner's code
+    secret : bytes; first_uid : where the workers' users begin, or None without root
+    """
+
+    out: str
+    ids: tuple[str, ...]
+    specs: str
+    way: str
+    room: str
+    filter: bytes = field(repr=False)
+    limits: boxes.Limits
+    secret: bytes = field(repr=False)
+    first_uid: int | None
+
+
+# ---- what there is to do ----
+
+
+def submissions(folder):
+    """The relative paths of all files below a folder, sorted; hidden ones and caches left out."""
+    folder, found = Path(folder), []
+    for place, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name not in _IGNORED and not name.startswith("."))
+        links = [name for name in folders if Path(place, name).is_symlink()]
+        found += [Path(place, name).relative_to(folder).as_posix() for name in [*files, *links] if name[0] != "."]
+    return sorted(found)
+
+
+def named(folder, names):
+    """The ids of the exercises that at least half of the submissions name in a `check`, in the order of the course."""
+    counts, readable = {}, 0
+    for name in names:
+        path = Path(folder, name)
+        if path.is_symlink() or not path.is_file():
+            continue
+        with contextlib.suppress(OSError), path.open("rb") as file:
+            text = file.read(submission.LARGEST)
+            here = {found.decode().lower().replace("_", "-") for found in _MENTION.findall(text.replace(b"\0", b""))}
+            readable += bool(here)
+            for id in here:
+                counts[id] = counts.get(id, 0) + 1
+    known = in_order(exercises.ids())
+    return [id for id in known if counts.get(id, 0) * 2 >= max(readable, 1)]
+
+
+def in_order(ids):
+    """Ids in the order of the chapters, and in a chapter by name."""
+    return sorted(ids, key=lambda id: (exercises.load(id).chapter, id))
+
+
+def add_specs(folder):
+    """Make a teacher's own exercises known, each a file of this folder like those of the course."""
+    folder = Path(folder).resolve()
+    if not folder.is_dir():
+        raise Refusal(f"--specs: {folder} is no folder")
+    course = set(exercises.ids())
+    if str(folder) not in exercises.__path__:
+        exercises.__path__.append(str(folder))
+    for path in sorted(folder.glob("[!_]*.py")):
+        id = path.stem.replace("_", "-")
+        if id in course:
+            raise Refusal(f"--specs: {path.name}: the course has an exercise {id} already; give yours another name")
+        try:
+            if exercises.load(id).id != id:
+                raise ValueError(f'its id is "{exercises.load(id).id}", and must be "{id}", after the name of the file')
+        except Exception as error:
+            raise Refusal(f"--specs: {path.name} is no exercise: {type(error).__name__}: {error}") from None
+
+
+# ---- results ----
+
+
+def result_file(out, name):
+    """Where the result of a submission is kept; a name cannot lead elsewhere."""
+    return Path(out, "results", f"{_hash(name)}.json")
+
+
+def _hash(name):
+    return hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:24]
+
+
+def write(path, text):
+    """Write a file whole or not at all."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
+    with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+        file.write(text)
+    os.chmod(temporary, 0o644)
+    os.replace(temporary, path)
+
+
+def keep(out, result):
+    """Write what the learner reads, and then the result, which says that it is done."""
+    stem = report.file_name(result["submission"], _hash(result["submission"]))
+    write(Path(out, "feedback", f"{stem}.md"), report.as_markdown(result))
+    write(Path(out, "feedback", f"{stem}.html"), report.as_html(result))
+    write(result_file(out, result["submission"]), json.dumps(result, indent=1, sort_keys=True) + "\n")
+
+
+def done(out, folder, name):
+    """Is there a result of this very file?"""
+    try:
+        result = json.loads(result_file(out, name).read_text(encoding="utf-8"))
+        return result["submission"] == printable(name) and result["stamp"] == stamp(Path(folder, name))
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+def stamp(path):
+    """What changes when a file does, without reading it all where it is too large to be graded."""
+    try:
+        about = os.lstat(path)
+        if not path.is_file() or path.is_symlink() or about.st_size > submission.LARGEST:
+            return f"{about.st_mode} {about.st_size}"
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        return f"{error.errno}"
+
+
+def printable(name):
+    """A file's name as text; bytes that are none are written as escapes."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+# ---- the work ----
+
+_worker = None  # of this process: (Settings, reader, runner)
+
+
+def begin(settings, number=None):
+    """Make this process a worker, with a box to read in and a box to run in."""
+    global _worker
+    if number is not None:
+        _die_with_parent()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
+        with number.get_lock():
+            index, number.value = number.value, number.value + 1
+    else:
+        index = 0
+    if settings.specs:
+        add_specs(settings.specs)
+    uids = [None if settings.first_uid is None else settings.first_uid + 2 * index + box for box in (0, 1)]
+    reading = boxes.Limits(submission.READING_SECONDS, READER_MEMORY)
+    reader = boxes.Box("reader", settings.way, settings.room, reading, settings.filter, uids[0])
+    runner = boxes.Box("runner", settings.way, settings.room, settings.limits, settings.filter, uids[1])
+    _worker = settings, reader, runner
+
+
+def finish():
+    """End the boxes of this process."""
+    if _worker is not None:
+        for box in _worker[1:]:
+            box.stop()
+
+
+def work(folder, name):
+    """Grade one submission, and keep the result."""
+    settings, reader, runner = _worker
+    path = Path(folder, name)
+    before = stamp(path)
+    result = submission.grade(path, printable(name), settings.ids, settings.secret, reader, runner)
+    keep(settings.out, result | {"stamp": before})
+    return result["points"]
+
+
+def lost(folder, name, settings):
+    """The result of a submission at which the grader's own process was lost twice."""
+    parts = {
+        id: {"points": 0, "out_of": exercises.load(id).points, "status": "missing", "found": "", "where": ""}
+        | {"reason": "Not graded.", "lines": [], "diagnosis": "", "notes": [], "sound": False}
+        for id in settings.ids
+    }
+    reason = "The grader's own process was lost twice at this file. Look at it by hand."
+    out_of = sum(part["out_of"] for part in parts.values())
+    told = {"submission": printable(name), "digest": "", "learner": "", "status": "unreadable", "reason": reason}
+    told |= {"notes": [], "exercises": parts, "points": 0, "out_of": out_of, "stamp": stamp(Path(folder, name))}
+    keep(settings.out, told)
+
+
+def grade_all(folder, names, settings, workers):
+    """Grade these submissions, `workers` at a time, with a progress bar."""
+    with tqdm(total=len(names), unit=" submissions", desc="grading", disable=None) as bar:
+        if workers == 1:
+            begin(settings)
+            try:
+                for name in names:
+                    work(folder, name)
+                    bar.update()
+            finally:
+                finish()
+            return
+        waiting, strikes = list(reversed(names)), {}
+        while waiting:
+            waiting = _with_pool(folder, waiting, settings, workers, bar, strikes)
+
+
+def _with_pool(folder, waiting, settings, workers, bar, strikes):
+    """Work on these until all are done, or the pool breaks; returns what is left."""
+    context = multiprocessing.get_context("spawn")
+    number = context.Value("i", 0)
+    running = {}
+    pool = concurrent.futures.ProcessPoolExecutor(workers, context, begin, (settings, number))
+    try:
+        while waiting or running:
+            while waiting and len(running) < 2 * workers:  # memory does not grow with their number
+                name = waiting.pop()
+                running[pool.submit(work, folder, name)] = name
+            finished, _ = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
+            for future in finished:
+                future.result()
+                del running[future]
+                bar.update()
+        return []  # the boxes of a worker end with it
+    except BrokenProcessPool:
+        for name in running.values():
+            if done(settings.out, folder, name):
+                bar.update()
+                continue
+            strikes[name] = strikes.get(name, 0) + 1
+            if strikes[name] == 2:
+                lost(folder, name, settings)
+                bar.update()
+            else:
+                waiting.append(name)
+        return waiting
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _die_with_parent():
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
+
+
+# ---- a run ----
+
+_PREFIX = "transformer-block-grade-"
+
+
+def _clear_away():
+    """Remove the rooms of graders that were killed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
+        owner = folder.name.removeprefix(_PREFIX).partition("-")[0]
+        if owner.isdigit() and not Path("/proc", owner).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def prepared(way, limits):
+    """(way, room, filter, first uid) for boxes on this machine; Refusal if nothing can hold them in."""
+    try:
+        place = _room()
+    except (room.NoRoom, OSError, subprocess.SubprocessError) as error:
+        raise Refusal(f"the room for learners' code cannot be built: {error}") from None
+    filter_ = boxes.seccomp_program()
+    with boxes.free_uids() as uid:
+        found, why = boxes.choose(way, place, limits, filter_, uid)
+        if not found:
+            raise Refusal("\n".join(["no way to hold learners' code in was found:", *why, boxes.REMEDY]))
+        yield found, place, filter_, uid if found != "none" else None
+
+
+@functools.cache
+def _room():
+    """The room of this process, removed when it ends."""
+    _clear_away()
+    folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder.chmod(0o755)  # the boxes' users have to get to the room
+    room.build(folder / "room")
+    return folder / "room"
+
+
+def run(folder, out, ids=(), specs="", seed="", limits=None, workers=0, resume=False, way="auto", say=print):
+    """Grade a folder into another; returns the report.Counts. Refusal says what cannot be done.
+
+    Parameters
+    ----------
+    folder, out : paths; ids : the exercises, by default those that at least half of the submissions name
+    specs : folder of a teacher's own exercises; seed : text that seeds are made of, by default a new secret
+    limits : boxes.Limits; workers : processes, by default one for each processor
+    resume : go on with what is in `out`; way : "auto", "bwrap", "uid" or "none"; say : takes a line for the instructor
+    """
+    folder, out, limits = Path(folder), Path(out), limits or boxes.Limits()
+    if not folder.is_dir():
+        raise Refusal(f"{folder} is no folder; give the folder with the submissions")
+    if folder.resolve() in [out.resolve(), *out.resolve().parents]:
+        raise Refusal(f"--out {out}: the results would lie among the submissions; choose a folder outside")
+    if specs:
+        add_specs(specs)
+    names = submissions(folder)
+    if not names:
+        raise Refusal(f"{folder}: there is no submission in it")
+    asked, secret = _asked(folder, out, names, ids, specs, seed, limits, resume)
+    for part in ("results", "feedback"):
+        (out / part).mkdir(parents=True, exist_ok=True)
+    for leftover in out.glob("*/.*.part"):
+        leftover.unlink()
+    left = [name for name in names if not (resume and done(out, folder, name))]
+    say(f"{len(names)} submissions, {len(asked['exercises'])} exercises: {', '.join(asked['exercises'])}")
+    if resume:
+        say(f"{len(names) - len(left)} were graded already")
+    if left:
+        with prepared(way, limits) as (found, place, filter_, uid):
+            asked |= {"isolation": found, "filter": bool(filter_)}
+            say(boxes.guarantee(found, bool(filter_)))
+            settings = Settings(
+                str(out), tuple(asked["exercises"]), str(specs), found, str(place), filter_, limits, secret, uid
+            )
+            workers = min(workers or len(os.sched_getaffinity(0)), len(left))
+            write(out / "run.json", json.dumps(asked, indent=1) + "\n")
+            grade_all(folder, left, settings, workers)
+    counts = report.Counts(asked["exercises"])
+    results = (counts.add(_result(out, name)) for name in names)
+    write(out / "grades.csv", report.table(asked["exercises"], results))
+    write(out / "report.md", report.summary(counts, boxes.guarantee(asked["isolation"], asked["filter"])))
+    return counts
+
+
+def _result(out, name):
+    return json.loads(result_file(out, name).read_text(encoding="utf-8"))
+
+
+def _asked(folder, out, names, ids, specs, seed, limits, resume):
+    """(what is asked for, the secret); compared with what is in `out` already."""
+    file, before = out / "run.json", None
+    if file.exists():
+        if not resume:
+            raise Refusal(f"--out {out}: there are results in it; --resume goes on with them, or choose another folder")
+        try:
+            before = json.loads(file.read_text(encoding="utf-8"))
+        except ValueError:
+            raise Refusal(f"{file} is damaged; choose another --out folder") from None
+    elif out.exists() and any(out.iterdir()):
+        raise Refusal(f"--out {out}: the folder is not empty, and holds no results; choose another")
+    unknown = [id for id in ids if id not in exercises.ids()]
+    if unknown:
+        raise Refusal(f"--exercises: there is no exercise {', '.join(unknown)}; `doctor` lists them")
+    ids = list(ids) or (before["exercises"] if before else named(folder, names))
+    if not ids:
+        raise Refusal("no exercise is named by half of the submissions; say which to grade: --exercises rope,gate")
+    asked = {"version": VERSION, "exercises": ids, "specs": str(specs), "limits": asdict(limits)}
+    asked |= {key: (before or {}).get(key, "") for key in ("isolation", "filter")}
+    if before:
+        for key in ("version", "exercises", "specs", "limits"):
+            if before.get(key) != asked[key]:
+                raise Refusal(
+                    f"--resume: {key} was {before.get(key)}, and is {asked[key]}; choose another --out folder"
+                )
+    out.mkdir(parents=True, exist_ok=True)
+    secret = out / "secret"
+    if not secret.exists():
+        write(secret, seed or secrets.token_hex(16))
+        secret.chmod(0o600)
+    elif seed and secret.read_text() != seed:
+        raise Refusal("--resume: the seed was another one; leave --seed out, or choose another --out folder")
+    if not before:
+        write(file, json.dumps(asked, indent=1) + "\n")
+    return asked, secret.read_text().encode()
