@@ -18,7 +18,7 @@ export TRANSFORMER_BLOCK_PROGRESS :=
 $(shell rm -f _build/.stages)
 
 .DEFAULT_GOAL := help
-.PHONY: help book html test serve proofs mutation certify problems lint bench notebooks model lock clean
+.PHONY: help book html test serve proofs mutation certify class problems lint bench notebooks model lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -36,6 +36,7 @@ html: $(ENV) model
 	@$(STAGE) book .venv/bin/jupyter-book build . -n -W --keep-going
 
 test: $(ENV) model lint ## lint, test the library, the book and the tools, run every notebook
+	@$(STAGE) system .ci/system
 	@$(STAGE) tests $(PY) -m pytest
 	@$(STAGE) notebooks $(PY) -m notebooks.check
 	@$(STAGE) --summary
@@ -53,6 +54,9 @@ mutation: $(ENV) ## change scratch in one spot after another and see that a test
 
 certify: $(ENV) ## judge every known wrong and right answer to every exercise with 200 seeds (SEEDS=200)
 	@$(STAGE) certify $(PY) -m exercises.certify --seeds $(SEEDS)
+
+class: $(ENV) ## grade 3,000 synthetic submissions of known scores, and compare
+	@$(STAGE) class $(PY) -m tests.classroom _build/class --count 3000 --grade
 
 problems: $(ENV) ## write problem sets, learner's and instructor's, and a list to print (ARGS='--learner NAME')
 	@$(PY) -m notebooks.problems $(ARGS)

@@ -426,7 +426,7 @@ def folder(tmp_path):
 def test_a_folder(folder, tmp_path, capsys):
     (folder / "wrong.py").write_text(NOTEBOOK.replace(" + eps", ""))
     (folder / "=cmd|' calc'!A0.py").write_text(NOTEBOOK)
-    (folder / ".hidden.py").write_text("")
+    (folder / "._hidden.py").write_text("")
     (folder / "deep" / "er").mkdir(parents=True)
     (folder / "deep" / "er" / "right.py").write_text(NOTEBOOK)
     (folder / "link.py").symlink_to("/etc/passwd")
@@ -635,8 +635,8 @@ def test_a_cell_is_no_formula():
         "'-1",
         "'@a",
         "a=1",
-        "a b",
-        "[1m=",
+        "a b ",
+        " [1m=",
     ]
 
 

@@ -1,15 +1,20 @@
 """An answer in a box as the checker sees it: called there, judged here; and what may be said of how it ended."""
 
+import contextlib
 import inspect
 import re
+import resource
 import signal
 import time
+from pathlib import Path
 
 from exercises.engine.calls import Run, TooSlow
 from exercises.engine.elsewhere import Described, Elsewhere
 from exercises.engine.library import WRITE_YOURS, Borrowed, is_the_library
+from exercises.grade import closing
 from exercises.grade.inside.wire import Late, WireError, decode, encode
 
+UNREADABLE = "What your code returned could not be read."
 _KINDS = tuple(inspect._ParameterKind)
 _AHEAD, _BYTES_AHEAD = 8, 1 << 16  # cases and bytes under way; well below what a socket holds, so that nobody blocks
 
@@ -30,17 +35,19 @@ class Answer(Elsewhere):
         self.attributes = found["attributes"]
         self.left = box.limits.seconds
         self.lost = ""
+        self._outside = box.limits.seconds  # for functions that the answer calls here
         self._expected, self._sent, self._ran = [], [], {}
         work = {"program": found["program"], "expression": found["expression"], "call": call, "modules": modules}
+        work["closed"] = closing.fingerprints(getattr(exercise, "library", ()))
         self._timed(self.line.send, work, (blob,), self.left)
         said, data = self._timed(self._next, None, ())
-        self.failed = [_failure(one) for one in _list(said.get("failed"))][:5]
-        self.error = _error(said["error"], exercise) if "error" in said else None
-        self.value = self
-        if "value" in said:
-            self.value = decode(said["value"], data)
-        elif self.error is None:
+        try:
+            self.failed = [_failure(one) for one in _list(said.get("failed"))][:5]
+            self.error = _error(said["error"], exercise) if "error" in said else None
+            self.value = decode(said["value"], data) if "value" in said else self
             self.__signature__ = _signature(said.get("signature"))
+        except (WireError, KeyError, TypeError, ValueError):
+            raise Lost(UNREADABLE) from None
 
     def expect(self, cases):
         """Some of these will be sent ahead, so that box and judge need not wait for each other."""
@@ -59,7 +66,7 @@ class Answer(Elsewhere):
         except Lost as lost:
             self.lost = str(lost)
         except (WireError, KeyError, TypeError, ValueError):
-            self.lost = "What your function returned could not be read."
+            self.lost = UNREADABLE
         return self._ran.pop(id(args), None) or Run(error=Described(self.lost))
 
     def _begin(self, args):
@@ -113,7 +120,7 @@ class Answer(Elsewhere):
         except EOFError:
             raise Lost(how_it_ended(self.box.end())) from None
         except WireError:
-            raise Lost("What your code returned could not be read.") from None
+            raise Lost(UNREADABLE) from None
         finally:
             self.left -= time.monotonic() - start
 
@@ -134,7 +141,12 @@ class Answer(Elsewhere):
                 raise WireError("not an answer")
             if "function" not in said:
                 return said, data
+            start = time.monotonic()
             self.line.send(*_called(functions, said, data), left)
+            spent = time.monotonic() - start  # which was not the answer's
+            end, self.left, self._outside = end + spent, self.left + spent, self._outside - spent
+            if self._outside <= 0:
+                raise Late
 
 
 def _called(functions, said, data):
@@ -142,13 +154,30 @@ def _called(functions, said, data):
     try:
         function = functions[said["function"]]
         args, kwargs = decode(said["given"], data)
-        value = function(*args, **kwargs)
+        with _bounded_memory():
+            value = function(*args, **kwargs)
     except (WireError, KeyError, IndexError):
         raise WireError("not a call") from None
     except Exception as error:
         return {"error": type(error).__name__, "message": str(error)[:300]}, ()
     tree, blobs = encode(value)
     return {"value": tree}, blobs
+
+
+@contextlib.contextmanager
+def _bounded_memory(more=256 << 20):
+    """Let this process take no more than so many bytes more: what it computes on, a learner has chosen."""
+    try:
+        now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    except OSError:
+        now = None
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    if now is not None:
+        resource.setrlimit(resource.RLIMIT_AS, (now + more, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 def how_it_ended(ended):
@@ -160,6 +189,8 @@ def how_it_ended(ended):
         return "Your code took the whole sandbox with it."
     if code == -signal.SIGXCPU:
         return "Your code used more of the processor than there is for it."
+    if code == -signal.SIGKILL:  # by us: it was still there
+        return "Your code stopped answering."
     if code < 0:
         return f"Your code crashed Python: {signal.strsignal(-code) or f'signal {-code}'}."
     return "Your code ended the process that ran it."

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 
 from exercises.grade.inside.wire import Line
 from exercises.grade.room import DEVICES, PYTHON, SHARED
@@ -23,7 +24,7 @@ FIRST_UID, UIDS = 61184, 4000  # users that systemd gives to nobody for long; on
 _ENVIRONMENT = {"HOME": "/tmp", "LANG": "C.UTF-8", "LD_LIBRARY_PATH": SHARED, "OPENBLAS_NUM_THREADS": "1"}
 _ENVIRONMENT |= {"PYTHONHASHSEED": "0", "PATH": "/"}  # the same order of sets in each run
 _START = (
-    "import json, sys; sys.path[:0] = ['/', '/packages/runner', '/packages/{kind}']; sys.dont_write_bytecode = True; "
+    "import json, sys; sys.path[:0] = ['/', '/packages']; sys.dont_write_bytecode = True; "
     "from inside.box import main; main(int(sys.argv[1]), json.loads(sys.argv[2]))"
 )
 
@@ -41,7 +42,7 @@ inotify_init inotify_init1 name_to_handle_at open_by_handle_at
 init_module finit_module delete_module kexec_load kexec_file_load reboot swapon swapoff acct quotactl syslog
 settimeofday clock_settime adjtimex clock_adjtime sethostname setdomainname iopl ioperm personality
 setpriority sched_setscheduler sched_setparam sched_setattr ioprio_set migrate_pages move_pages
-symlink symlinkat link linkat mknod mknodat chown fchown lchown fchownat
+symlink symlinkat link linkat mknod mknodat chown fchown lchown fchownat utime utimes utimensat futimesat
 """.split()
 
 
@@ -93,6 +94,10 @@ def seccomp_program():
     thread = 0x10000  # CLONE_THREAD
     program.add_rule(refused, "clone", pyseccomp.Arg(0, pyseccomp.MASKED_EQ, thread, 0))
     program.add_rule(refused, "prlimit64", pyseccomp.Arg(0, pyseccomp.NE, 0))
+    for request in (8, 10, 15):  # F_SETOWN, F_SETSIG, F_SETOWN_EX: signals by way of a descriptor
+        program.add_rule(refused, "fcntl", pyseccomp.Arg(1, pyseccomp.EQ, request))
+    for request in (0x8901, 0x8902):  # FIOSETOWN, SIOCSPGRP
+        program.add_rule(refused, "ioctl", pyseccomp.Arg(1, pyseccomp.EQ, request))
     with tempfile.TemporaryFile() as file:
         program.export_bpf(file)
         file.seek(0)
@@ -115,7 +120,14 @@ class Box:
     """
 
     def __init__(self, kind, way, room, limits, filter_, uid=None):
-        self.kind, self.way, self.room, self.limits, self.filter, self.uid = kind, way, room, limits, filter_, uid
+        self.kind, self.way, self.room, self.limits, self.filter, self.uid = (
+            kind,
+            way,
+            Path(room, kind),
+            limits,
+            filter_,
+            uid,
+        )
         self._process = self._control = None
 
     def __enter__(self):
@@ -136,11 +148,11 @@ class Box:
             "alone": alone,
             "scratch": "/tmp" if self.way == "bwrap" else "",
         }
-        command = [*hold, "-I", "-S", "-c", _START.format(kind=self.kind), str(there.fileno())]
+        command = [*hold, "-I", "-S", "-c", _START, str(there.fileno())]
         command.append(json.dumps(settings))
         rights = {"user": self.uid, "group": self.uid, "extra_groups": []} if self._as_other() else {}
         if self.way == "none":
-            command[command.index("-c") + 1] = _START.format(kind=self.kind).replace("'/", f"'{self.room}/")
+            command[command.index("-c") + 1] = _START.replace("'/", f"'{self.room}/")
         self._log = tempfile.TemporaryFile()
         try:
             self._process = subprocess.Popen(

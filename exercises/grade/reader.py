@@ -15,12 +15,14 @@ from dataclasses import dataclass, field
 
 # Limits. A submission is far below each of them; a file made to take long is cut, and the rest of it is read.
 MAX_BYTES = 32_000_000  # JSON of this size may take forty times as much memory
-MAX_CELLS = 5_000
+MAX_CELLS = 5_000  # in a chapter of this course there are sixty
 MAX_CELL = 300_000  # characters; the syntax tree of as many takes 200 MB
 MAX_CODE = 1_000_000  # characters in all cells; more than three times what this whole course has
 MAX_STATEMENTS = 8_000  # twice what this whole course has; each may be in the program of every exercise
 MAX_MAGICS = 2_000_000  # lines with magics times characters of their cell: it is tokenized once more for each
+MAX_MAGIC_LINE = 2_000  # characters of a line in such a cell; Python 3.12 takes quadratic time
 MAX_RETRIES = 5_000  # attempts to parse parts of broken cells
+MAX_COMPREHENSIONS = 10  # inside of each other; compiling 25 crashes Python 3.12 and 3.13
 MAX_LITERAL = 20_000  # characters of a value that is read and not run
 MAX_CHECKS = 100  # of one exercise; the last are looked at
 MAX_ATTRIBUTES = 500
@@ -231,8 +233,9 @@ def _notebook(text, notes):
         book = json.loads(text, strict=False)
     except json.JSONDecodeError as error:
         cut = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated")
-        how = f"the JSON breaks off at line {text.rstrip().count(chr(10)) + 1}" if cut else f"JSON, line {error.lineno}"
-        raise _Unreadable(f"This is not a whole notebook: {how}. {_AGAIN}") from None
+        line = text.rstrip().count("\n") + 1 if cut else error.lineno
+        how = "breaks off at" if cut else "is damaged in"
+        raise _Unreadable(f"This is not a whole notebook: its JSON {how} line {line}. {_AGAIN}") from None
     except (ValueError, RecursionError):  # a number of too many digits
         raise _Unreadable(f"This is not a notebook: its JSON holds what no notebook does. {_AGAIN}") from None
     found = book.get("cells") if isinstance(book, dict) else None
@@ -241,8 +244,10 @@ def _notebook(text, notes):
         found = [cell for cells in sheets if isinstance(cells, list) for cell in cells]
     if not isinstance(found, list):
         raise _Unreadable(f"This is JSON, but no notebook: it has no list of cells. {_AGAIN}")
+    if len(found) > MAX_CELLS:
+        notes.append(f"There are more cells than are read; only the first {MAX_CELLS:,} were.")
     cells = []
-    for number, cell in enumerate(found, 1):
+    for number, cell in enumerate(found[:MAX_CELLS], 1):
         source, kind = None, None
         if isinstance(cell, dict):
             source = cell.get("source", cell.get("input"))
@@ -271,7 +276,7 @@ def _id(text):
 
 
 _EXERCISE = re.compile(r"\bexercise\"?\s*[:=]\s*\"?([\w-]+)")
-_FENCE = re.compile(r"^([ \t]*)(`{3,}|~{3,})[ \t]*([^`]*)$")
+_FENCE = re.compile(r"[ \t]*(`{3,}+|~{3,}+)([^`]*)$")  # possessive, or a long line takes quadratic time
 _INFO = (  # the first kind that a file has is the one that its cells are in
     re.compile(r"\{code-cell\}\s*(i?python\d?\s*)?$"),
     re.compile(r"\{i?python\d?\b"),
@@ -282,26 +287,31 @@ _INFO = (  # the first kind that a file has is the one that its cells are in
 
 def _markdown(text):
     """The cells of a Markdown file: MyST's, R Markdown's, or fenced Python."""
-    lines, fences, at = text.split("\n"), [], 0
-    while at < len(lines):
+    lines, fences, at, open = text.split("\n"), [], 0, set()
+    while at < len(lines) and len(fences) <= 2 * MAX_CELLS:
         text_cell = re.match(r"<!-- #(region|raw|md)", lines[at])
         match = _FENCE.match(lines[at])
         at += 1
-        if text_cell:  # jupytext marks text so that holds a fence
+        if text_cell and text_cell[1] not in open:  # jupytext marks text so that holds a fence
             ends = range(at, len(lines))
-            at = next((end for end in ends if lines[end].startswith(f"<!-- #end{text_cell[1]}")), at)
+            end = next((end for end in ends if lines[end].startswith(f"<!-- #end{text_cell[1]}")), None)
+            open |= {text_cell[1]} if end is None else set()  # so as not to look for it again
+            at = at if end is None else end
         elif match:
-            indent, fence, info = match.groups()
-            close = re.compile(rf"\s*{fence[0]}{{{len(fence)},}}\s*$")
-            end = next((end for end in range(at, len(lines)) if close.match(lines[end])), len(lines))
-            body = [line.removeprefix(indent) for line in lines[at:end]]
-            fences.append((at, info.strip(), body))
+            fence, info = match.groups()
+            end = next((end for end in range(at, len(lines)) if _closes(lines[end], fence)), len(lines))
+            fences.append((at, info.strip(), lines[at:end]))
             at = end + 1
     for number, kind in enumerate(_INFO):
         its = [(at, info, body) for at, info, body in fences if kind.match(info)]
         if its:
-            return [_fenced(at, info, body, options=number == 0) for at, info, body in its]
+            return [_fenced(at, info, body, options=number == 0) for at, info, body in its[: MAX_CELLS + 1]]
     return []
+
+
+def _closes(line, fence):
+    line = line.strip()
+    return line.startswith(fence) and not line.strip(fence[0])
 
 
 def _fenced(at, info, body, options):
@@ -317,10 +327,10 @@ def _fenced(at, info, body, options):
 
 def _script(text):
     """The cells of a script, which jupytext or an editor marks with `# %%` or `# +`; without marks it is one cell."""
-    cells, lines = [], text.split("\n")
-    starts = [at for at, line in enumerate(lines) if re.match(r"# ?%%(\s|$)|# \+(\s|$)", line)]
+    cells, lines, mark = [], text.split("\n"), re.compile(r"# ?%%(\s|$)|# \+(\s|$)")
+    starts = [at for at, line in enumerate(lines) if mark.match(line)][: MAX_CELLS + 1]
     for start, end in zip([0, *starts], [*starts, len(lines)]):
-        ids = tuple(map(_id, _EXERCISE.findall(lines[start]))) if start in starts else ()
+        ids = tuple(map(_id, _EXERCISE.findall(lines[start]))) if mark.match(lines[start]) else ()
         cells.append(_Cell(_FILE, start, "\n".join(lines[start:end]), ids))
     # where the whole parses, marks that stand inside of a text do no harm
     return cells, text if _parses(text) else ""
@@ -407,7 +417,7 @@ def _python(source, budget):
             lines[at], lines[at + 1] = line[:-1], "!" + lines[at + 1]  # IPython would make one line of them
     source = "\n".join(lines)
     cost = len(source) * (1 + sum(map(_is_magic, lines)))
-    if _parses(source) or cost > budget["magics"]:
+    if _parses(source) or cost > budget["magics"] or max(map(len, lines)) > MAX_MAGIC_LINE:
         return source
     budget["magics"] -= cost
     from IPython.core.inputtransformer2 import TransformerManager
@@ -516,6 +526,8 @@ def _broken(source, error):
 def _understood(node, lines, checks):
     """A statement with all that is known of it without running it; raises if it does not compile."""
     source = _segment(lines, node)
+    if _comprehensions(node) > MAX_COMPREHENSIONS:
+        raise RecursionError
     compile(source, "cell", "exec", dont_inherit=True)
     its = _Statement(0, 0, source)
     bound, its.now, its.later, its.globals = _scopes(source, "exec")
@@ -524,7 +536,7 @@ def _understood(node, lines, checks):
         _names(one, its, plain, added)
         if isinstance(one, ast.Call) and _called(one) in checks:
             _check(one, its, lines)
-    its.binds = (bound - (added - plain)) | its.globals
+    its.binds |= (bound - (added - plain)) | its.globals
     its.changes |= added
     its.now |= added
     its.attributes, its.mentions = _looked_up(node)
@@ -536,6 +548,17 @@ def _understood(node, lines, checks):
         its.value = value if len(value) <= MAX_LITERAL else ""
     its.always = isinstance(node, ast.ImportFrom) and (node.module == "__future__" or node.names[0].name == "*")
     return its
+
+
+def _comprehensions(node):
+    """How many comprehensions stand inside of each other."""
+    deepest, stack = 0, [(node, 0)]
+    while stack:
+        one, depth = stack.pop()
+        depth += isinstance(one, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp)
+        deepest = max(deepest, depth)
+        stack += [(child, depth) for child in ast.iter_child_nodes(one)]
+    return deepest
 
 
 def _outer(node):
@@ -570,6 +593,7 @@ def _names(one, its, plain, added):
     elif isinstance(one, ast.Assign | ast.AnnAssign | ast.NamedExpr):
         for target in one.targets if isinstance(one, ast.Assign) else [one.target]:
             if isinstance(target, ast.Name):
+                its.binds.add(target.id)  # in a comprehension, too, where `:=` binds a name outside
                 _rank(its, target.id, _given(one.value))
                 if isinstance(one.value, ast.Lambda):
                     its.made.add(target.id)
@@ -815,7 +839,7 @@ class _Document:
         found = [s for s in its if want["answer"] in s.binds]
         if found:
             return self._found("metadata", self._best(found, want["answer"]), want["answer"])
-        functions = [(s, name) for s in its for name in s.parameters]
+        functions = [(s, name) for s in its for name in sorted(s.parameters)]
         if want["kind"] == "code" and len(functions) == 1:
             return self._found("metadata", *functions[0])
         return None
@@ -831,10 +855,10 @@ class _Document:
     def guess(self, wanted, finds):
         """Fill in what is not found yet: functions and values that nobody claimed, between neighbours in the order."""
         order = [want["id"] for want in wanted]
+        taken = {s.at for find in finds.values() if find for s in self._needed(find)}
         for want in wanted:
             if finds[want["id"]]:
                 continue
-            taken = {s.at for find in finds.values() if find for s in self._needed(find)}
             place = order.index(want["id"])
             before = [self._place(finds[id]) for id in order[:place] if finds[id]]
             after = [self._place(finds[id]) for id in order[place + 1 :] if finds[id]]
@@ -850,6 +874,7 @@ class _Document:
                 found = [(self._best(its, want["answer"]), want["answer"])] if its else []
             if found:
                 finds[want["id"]] = self._found("position", *found[0])
+                taken |= {s.at for s in self._needed(finds[want["id"]])}
 
     def _found(self, way, chosen, name):
         expression = _Expression(name, name, FILLED, chosen.line, {name}, set(), set())
@@ -922,7 +947,7 @@ class _Document:
         name, chosen = find.expression.name, find.chosen
         horizon = max(s.at for s in (chosen, find.call) if s)
         chosen_one = [chosen, *self._changes(chosen, name)] if chosen else []
-        included, waiting = {}, [s for s in self.statements if s.always] + chosen_one
+        included, waiting, earlier = {}, [s for s in self.statements if s.always] + chosen_one, -1
         seen, names = {name} if chosen else set(), set(find.expression.uses)
         while waiting or names - seen:
             for one in sorted(names - seen):
@@ -934,7 +959,8 @@ class _Document:
                     continue
                 included[s.at] = s
                 names |= s.now | s.later
-                if chosen and name in s.now and s.at <= chosen.at:  # as in `f = cache(f)`
+                if chosen and name in s.now and earlier < s.at <= chosen.at:  # as in `f = cache(f)`
+                    earlier = s.at
                     waiting += [o for o in self._those_of(name, s.at) if o.at < s.at]
         return [included[at] for at in sorted(included)]
 

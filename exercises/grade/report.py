@@ -8,6 +8,7 @@ import statistics
 import unicodedata
 
 import exercises
+from exercises.spec import Code
 
 WAYS = {
     "id": "found by its `check`",
@@ -65,9 +66,9 @@ def table(ids, results):
 
 
 def cell(text):
-    """A text that no spreadsheet takes for a formula."""
-    text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
+    """A text on one line that no spreadsheet takes for a formula."""
+    text = "".join(c if c.isprintable() else " " for c in text)
+    return f"'{text}" if text.lstrip()[:1] in ("=", "+", "-", "@") else text
 
 
 def number(value):
@@ -129,10 +130,11 @@ def _lines(id, part):
     """(title, the lines) of one exercise."""
     exercise = exercises.load(id)
     mark = "✓" if part["status"] == "passed" else "○" if part["status"] in ("missing", "not attempted") else "✗"
-    title = f"{mark} {exercise.title}: {number(part['points'])} of {number(part['out_of'])}"
+    title = f"{mark} {exercise.title}: {number(part['points'])} of {number(part['out_of'])} points"
     lines = [*part["lines"], part["diagnosis"], *part["notes"]]
     if part["status"] in ("not yet", "stopped"):
-        lines.append(f'`hint("{id}")` helps one step at a time; `check("{id}", …)` shows a case that fails.')
+        shows = f'; `check("{id}", …)` shows a case that fails' if isinstance(exercise, Code) else ""
+        lines.append(f'`hint("{id}")` helps one step at a time{shows}.')
     return title, [line for line in lines if line], _way(part)
 
 
@@ -162,6 +164,8 @@ def as_markdown(result):
 
 def _escaped(text):
     """Markdown that shows this text: outside of `code` nothing of it is markup, and nowhere a tag."""
+    if "``" in text:  # Markdown pairs runs of them
+        text = text.replace("`", "'")
     parts = text.split("`")
     for at in range(0, len(parts), 2) if len(parts) % 2 else range(len(parts)):
         parts[at] = re.sub(r"([\\*_\[\]<>#|~!$&])", r"\\\1", parts[at])

@@ -34,7 +34,7 @@ from exercises.grade import boxes, report, room, submission
 VERSION = 1
 READER_MEMORY = 1536 * boxes.MIB
 _MENTION = re.compile(rb"""check\(\s*(?:id\s*=\s*)?\\?["']([A-Za-z0-9_-]{1,60})\\?["']""")
-_IGNORED = {"__pycache__", ".ipynb_checkpoints", "__MACOSX", ".git"}
+_IGNORED = {"__pycache__", ".ipynb_checkpoints", "__MACOSX", ".git", ".DS_Store", "Thumbs.db", "desktop.ini"}
 
 
 class Refusal(Exception):
@@ -65,13 +65,17 @@ class Settings:
 
 
 def submissions(folder):
-    """The relative paths of all files below a folder, sorted; hidden ones and caches left out."""
-    folder, found = Path(folder), []
-    for place, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name not in _IGNORED and not name.startswith("."))
+    """The relative paths of all files below a folder, sorted, and of folders that cannot be read or are links.
+
+    What systems and editors leave behind is left out.
+    """
+    folder, found, closed = Path(folder), [], []
+    for place, folders, files in os.walk(folder, onerror=closed.append):
+        folders[:] = [name for name in folders if name not in _IGNORED]
         links = [name for name in folders if Path(place, name).is_symlink()]
-        found += [Path(place, name).relative_to(folder).as_posix() for name in [*files, *links] if name[0] != "."]
-    return sorted(found)
+        found += [Path(place, name) for name in [*files, *links] if name not in _IGNORED and not name.startswith("._")]
+    found += [Path(error.filename) for error in closed]
+    return sorted(path.relative_to(folder).as_posix() for path in found)
 
 
 def named(folder, names):
@@ -136,12 +140,12 @@ def write(path, text):
     os.replace(temporary, path)
 
 
-def keep(out, result):
+def keep(out, name, result):
     """Write what the learner reads, and then the result, which says that it is done."""
-    stem = report.file_name(result["submission"], _hash(result["submission"]))
+    stem = report.file_name(result["submission"], _hash(name))
     write(Path(out, "feedback", f"{stem}.md"), report.as_markdown(result))
     write(Path(out, "feedback", f"{stem}.html"), report.as_html(result))
-    write(result_file(out, result["submission"]), json.dumps(result, indent=1, sort_keys=True) + "\n")
+    write(result_file(out, name), json.dumps(result, indent=1, sort_keys=True) + "\n")
 
 
 def done(out, folder, name):
@@ -165,8 +169,9 @@ def stamp(path):
 
 
 def printable(name):
-    """A file's name as text; bytes that are none are written as escapes."""
-    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    """A file's name as text that can be shown; bytes that are no text, and what controls a screen, are escaped."""
+    text = name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 # ---- the work ----
@@ -206,7 +211,7 @@ def work(folder, name):
     path = Path(folder, name)
     before = stamp(path)
     result = submission.grade(path, printable(name), settings.ids, settings.secret, reader, runner)
-    keep(settings.out, result | {"stamp": before})
+    keep(settings.out, name, result | {"stamp": before})
     return result["points"]
 
 
@@ -221,7 +226,7 @@ def lost(folder, name, settings):
     out_of = sum(part["out_of"] for part in parts.values())
     told = {"submission": printable(name), "digest": "", "learner": "", "status": "unreadable", "reason": reason}
     told |= {"notes": [], "exercises": parts, "points": 0, "out_of": out_of, "stamp": stamp(Path(folder, name))}
-    keep(settings.out, told)
+    keep(settings.out, name, told)
 
 
 def grade_all(folder, names, settings, workers):

@@ -5,6 +5,7 @@ learner's code does to this process, nobody outside believes more than these val
 """
 
 import builtins
+import functools
 import importlib.abc
 import importlib.machinery
 import inspect
@@ -12,10 +13,12 @@ import linecache
 import marshal
 import sys
 import traceback
+import types
 import warnings
 
 import numpy as np
 
+from .fingerprints import digest, nested
 from .wire import Line, decode, encode
 
 # nothing of these is needed for an answer: plots, displays, progress bars, and the checks that ran at the learner's
@@ -31,6 +34,8 @@ def serve(connection):
     line = Line(connection)
     work, blob = line.receive()
     sys.meta_path[:0] = [_Idle(), _Given(work["modules"], blob)]
+    if work["closed"]:
+        sys.addaudithook(functools.partial(_audit, work["closed"]))
     names = {"__name__": "__main__", "__builtins__": builtins, "display": _Nothing(), "get_ipython": lambda: None}
     builtins.exit = builtins.quit = sys.exit  # which the module `site` would have made
     warnings.simplefilter("ignore")
@@ -56,8 +61,16 @@ def serve(connection):
         line.send(*_call(answer, decode(tree, blob, lambda place: _Outside(line, place)), kept))
 
 
+def _audit(closed, event, arguments):
+    """Refuse to run a copy of the answer that was made while the code ran; one that was written is seen before."""
+    if event == "exec" and isinstance(arguments[0], types.CodeType):
+        for code in nested(arguments[0]):
+            if (print_ := digest(code)) in closed:
+                raise Closed(closed[print_])
+
+
 def _run(program, names):
-    """Run the statements; those that fail once more at the end, for cells that stand in another order."""
+    """Run the statements; those that fail again, as long as that helps, for cells that stand in another order."""
     waiting = []
     for label, first, source in program:
         try:
@@ -67,9 +80,9 @@ def _run(program, names):
             continue
         waiting.append((code, None, label, first, source))
     _remember_lines(program)
-    failed = waiting
-    for _ in range(2):
-        again = []
+    failed, before = waiting, len(waiting) + 1
+    while len(failed) < before:
+        before, again = len(failed), []
         for code, error, *where in failed:
             if code is not None:
                 try:
