@@ -588,17 +588,44 @@ def test_a_box_that_is_killed_costs_nobody_points(folder, tmp_path, monkeypatch)
     """The grader's own box is lost in the middle: the answer is run again in a new one."""
     began, calls = submission._run, []
 
-    def lossy(exercise, one, learner, seed, runner, notes):
+    def lossy(exercise, one, learner, seed, runner, several):
         calls.append(exercise.id)
         if len(calls) == 1:
             runner.start()
             runner._process.kill()
             time.sleep(0.2)
-        return began(exercise, one, learner, seed, runner, notes)
+        return began(exercise, one, learner, seed, runner, several)
 
     monkeypatch.setattr(submission, "_run", lossy)
     assert main([str(folder), "--out", str(tmp_path / "out"), *ASKED]) == 0
     assert rows(tmp_path / "out")["right.py"]["points"] == "3" and len(calls) == 2
+
+
+def killing(folder, name):
+    """Stands for `work`: the worker is lost at one submission."""
+    if name == "poison.py":
+        os.kill(os.getpid(), 9)
+    return began(folder, name)
+
+
+began = run.work
+
+
+def test_a_lost_worker_costs_the_submission_at_which_it_is_lost_alone(folder, tmp_path, monkeypatch):
+    for name in ("a", "b", "c", "d", "poison", "z"):
+        (folder / f"{name}.py").write_text(NOTEBOOK)
+    monkeypatch.setattr(run, "work", killing)
+    assert main([str(folder), "--out", str(tmp_path / "out"), *ASKED[:4], "--workers", "2"]) == 0
+    found = rows(tmp_path / "out")
+    assert {name: row["points"] for name, row in found.items() if row["points"] != "3"} == {"poison.py": "0"}
+    assert "lost twice" in found["poison.py"]["reason"] and len(found) == 7
+
+
+def test_workers_that_do_not_start_mark_nobody(folder, tmp_path, monkeypatch, capsys):
+    (folder / "other.py").write_text(NOTEBOOK)
+    monkeypatch.setattr(run, "begin", os._exit)
+    assert main([str(folder), "--out", str(tmp_path / "out"), *ASKED[:4], "--workers", "2"]) == 2
+    assert "do not start" in capsys.readouterr().err and not list((tmp_path / "out" / "results").iterdir())
 
 
 def test_no_sandbox_only_on_demand(folder, tmp_path, monkeypatch, capsys):

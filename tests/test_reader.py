@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 import exercises
-from exercises.grade import reader
+from exercises.grade.inside import reader
 from exercises.spec import Choice
 
 ROOT = Path(__file__).parents[1]
@@ -481,8 +481,9 @@ def test_lines_are_those_of_the_cell():
 
 
 def test_a_script_has_cells():
-    text = b"# %% one\nsize = 4\n# %%\ncheck('how-large', size)\nsize = 5\n# %% exercise=\"double-it\"\ndef f(x):\n    return 0\n"
-    found = read(text, DOUBLE, SIZE, name="a.py")["exercises"]
+    text = "# %% one\nsize = 4\n# %%\ncheck('how-large', size)\nsize = 5\n# %% exercise=\"double-it\"\n"
+    text += "def f(x):\n    return 0\n"
+    found = read(text.encode(), DOUBLE, SIZE, name="a.py")["exercises"]
     assert found["how-large"]["value"] == 5
     assert (found["double-it"]["found"], found["double-it"]["where"]) == ("metadata", "line 7")
 
@@ -771,7 +772,8 @@ def test_what_the_program_uses_is_listed():
     assert result["prints"] == ["<lambda>", "<module>", "helper", "twice"]
 
 
-def test_attributes_are_few():
+def test_attributes_are_few(monkeypatch):
+    monkeypatch.setattr(reader, "MAX_ATTRIBUTES", 500)
     body = "".join(f"    x.a{n}\n" for n in range(2000))
     assert len(one(DOUBLE, f"def twice(x):\n{body}", CHECK)["attributes"]) == reader.MAX_ATTRIBUTES
 
@@ -859,8 +861,8 @@ LONG = {
     "checks": ";".join(['check("double-it", twice)'] * 2_000),
     "lambdas": "lambda:" * 40_000 + "1",
     "ifs": "\n".join(" " * n + "if a:" for n in range(99)) + "\n" + " " * 99 + "a",
-    "broken lines": "a b\n" * 20_000,
-    "brackets that stay open": "(a\n" * 20_000,
+    "broken lines": "a b\n" * 8_000,
+    "brackets that stay open": "(a\n" * 9_000,
     "texts that stay open": 'a = """\n' * 20_001,
     "magics": "%time a\n" * 4_000,
     "magics that are broken": "!a\n" * 90 + "a b c\n" * 8_000,
@@ -871,10 +873,10 @@ LONG = {
     "powers": "x = 9**9**9**9",
     "repeated": "x = 'a' * 10 ** 12",
     "parameters": "def f(" + ",".join(f"a{n}" for n in range(9_000)) + "): pass",
-    "names": "\n".join(f"a{n} = a{n + 1}" for n in range(4_000)),
+    "names": "\n".join(f"a{n} = a{n + 1}" for n in range(2_000)),
     "elifs": "if a: pass\n" + "elif a: pass\n" * 8_000,
     "comprehensions": "[" * 150 + "a" + " for a in a]" * 150,
-    "itself": "twice = twice\n" * 4_000,
+    "itself": "twice = twice\n" * 1_500,
     "raises": "def f():\n    raise " + "-" * 2_000 + "1",
 }
 
@@ -892,7 +894,7 @@ FILES = {
     "regions": ("a.md", "<!-- #region\n" * 200_000),
     "marks": ("a.py", "# %%\n" * 200_000),
     "open fences": ("a.md", "```python\n" * 200_000),
-    "fences": ("a.md", "~~~python\na\n~~~\n" * 50_000),
+    "fences": ("a.md", "~~~python\na\n~~~\n" * 30_000),
     "a long fence": ("a.md", "~" * 300_000 + "`\n"),
     "a long space in a fence": ("a.md", "~~~" + " " * 300_000 + "`\n"),
     "cells": ("a.ipynb", '{"cells": [' + "{}," * 200_000 + "{}]}"),
@@ -1055,3 +1057,22 @@ def test_nothing_of_a_file_is_run():
     cell = "import sys\nsys.marked = True\n(lambda: setattr(sys, 'marked', True))()\nsize = [setattr(sys, 'marked', 1)]"
     found = read(notebook(cell, 'check("how-large", size)'), SIZE)
     assert found["exercises"]["how-large"]["status"] == "run" and not hasattr(sys, "marked")
+
+
+def test_a_helper_after_the_check_does_not_take_the_place_of_the_answer():
+    """Another exercise's helper has the answer's name, and other parameters."""
+    text = """# %%
+def rotate(x, cos, sin, layout):
+    return x * cos + x * sin
+check("rope", rotate)
+# %%
+def rotate(x, c):
+    return x * c
+def cached(x):
+    return rotate(x, 1)
+check("cached-attention", cached)
+"""
+    asked = [wanted("rope", answer="rotate", args=("x", "cos", "sin", "layout")), wanted("cached-attention", args="x")]
+    found = reader.read("a.py", text.encode(), asked, lambda code: "")["exercises"]
+    assert ["layout" in source for _, _, source in found["rope"]["program"]] == [True]
+    assert any("def rotate(x, c):" in source for _, _, source in found["cached-attention"]["program"])

@@ -55,14 +55,13 @@ def judge(exercise, answer, seed=0, dtypes=(np.float64, np.float32)):
             return _stopped(exercise, args, time.perf_counter() - start)
         if returned.changed(run):
             return not_yet(exercise, (_OVERWRITTEN,))
-        half = f"Right on the first {at} cases; {describe(exercise, args)} is still open." if at else ""
-        if isinstance(run.error, NotImplementedError):
-            return not_yet(exercise, (half,)) if half else not_attempted(exercise)
-        if run.error is None and is_empty(run.value):
-            if half:
+        unwritten = isinstance(run.error, NotImplementedError)
+        if unwritten or (run.error is None and is_empty(run.value)):
+            if at:
+                half = f"Right on the first {at} cases; {describe(exercise, args)} is still open."
                 return not_yet(exercise, (half,))
             nothing = "Your function returned None. If you did write it, its `return` is missing."
-            return not_attempted(exercise, nothing if run.value is None else "")
+            return not_attempted(exercise, nothing if run.value is None and not unwritten else "")
         failure = first_failure(exercise, args, run)
         if failure:
             return _not_yet(exercise, answer, cases, at, run, failure, again=at >= first)

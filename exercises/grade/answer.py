@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from exercises.engine.calls import Run, TooSlow
+from exercises.engine.calls import size as size_of
 from exercises.engine.elsewhere import Described, Elsewhere
 from exercises.engine.library import WRITE_YOURS, Borrowed, is_the_library
 from exercises.grade import closing
@@ -16,7 +17,7 @@ from exercises.grade.inside.wire import Late, WireError, decode, encode
 
 UNREADABLE = "What your code returned could not be read."
 _KINDS = tuple(inspect._ParameterKind)
-_AHEAD, _BYTES_AHEAD = 8, 1 << 16  # cases and bytes under way; well below what a socket holds, so that nobody blocks
+_CASES, _BYTES = 12, 1 << 20  # that are run together: each frame back and forth takes longer than a small case
 
 
 class Lost(Exception):
@@ -27,16 +28,18 @@ class Answer(Elsewhere):
     """The answer of one exercise, in a process of a box.
 
     `line` leads to the process; `found` is what the reader found; `modules` and `blob` are the scratch it gets.
-    Evaluating it happens here, so this may raise Lost. `value` is what the expression gave, if it is no function.
+    Evaluating it happens here, so this may raise Lost. `value` is what the expression gave, if it is no function. With
+    `several`, cases are run together; `unsure` says that the process was lost on one of them, and not on which.
     """
 
-    def __init__(self, exercise, box, line, found, modules, blob, call):
+    def __init__(self, exercise, box, line, found, modules, blob, call, several=False):
         self.exercise, self.box, self.line = exercise, box, line
         self.attributes = found["attributes"]
         self.left = box.limits.seconds
         self.lost = ""
         self._outside = box.limits.seconds  # for functions that the answer calls here
-        self._expected, self._sent, self._ran = [], [], {}
+        self.several, self.unsure = several, False
+        self._expected, self._ran, self._ran_any = [], {}, False
         work = {"program": found["program"], "expression": found["expression"], "call": call, "modules": modules}
         work["closed"] = closing.fingerprints(getattr(exercise, "library", ()))
         self._timed(self.line.send, work, (blob,), self.left)
@@ -50,55 +53,50 @@ class Answer(Elsewhere):
             raise Lost(UNREADABLE) from None
 
     def expect(self, cases):
-        """Some of these will be sent ahead, so that box and judge need not wait for each other."""
+        """After the first, which says most, these will be run several at a time."""
         functions = []
         encode(cases[0], functions)
-        # a function is called back over the same line, on which then nothing else may be under way
-        self._expected = [] if functions else list(reversed(cases))
+        # a function among the arguments is called back meanwhile, which is simple for one case at a time
+        self._expected = [] if functions or not self.several else list(cases)
 
     def run(self, args, seconds=None):
         """What one call did. Where the process is gone or late, the error says so."""
-        try:
-            if id(args) not in self._ran:
-                self._begin(args)
-            while id(args) not in self._ran:
-                self._receive(seconds)
-        except Lost as lost:
-            self.lost = str(lost)
-        except (WireError, KeyError, TypeError, ValueError):
-            self.lost = UNREADABLE
+        if id(args) not in self._ran and not self.lost:
+            cases = self._next_cases(args)
+            try:
+                self._run(cases, seconds)
+            except Lost as lost:
+                self.lost, self.unsure = str(lost), len(cases) > 1
+            except (WireError, KeyError, TypeError, ValueError):
+                self.lost, self.unsure = UNREADABLE, len(cases) > 1
         return self._ran.pop(id(args), None) or Run(error=Described(self.lost))
 
-    def _begin(self, args):
-        """Send a case, unless it was sent ahead, and some of those after it."""
-        if self.lost:
-            raise Lost(self.lost)
-        if not any(args is case for case, _, _ in self._sent):
-            if self._expected and args is not self._expected[-1]:
-                self._expected = []  # things did not go well
-            while self._sent:
-                self._receive()
-            self._send(args)
-        while self._expected and len(self._sent) < _AHEAD and sum(size for _, size, _ in self._sent) < _BYTES_AHEAD:
-            self._send(self._expected[-1])
+    def _next_cases(self, args):
+        """This case, and those after it that go with it, if things go as expected."""
+        if not self._expected or args is not self._expected[0]:
+            self._expected = []
+            return [args]
+        count, size = 0, 0
+        limit = _CASES if self._ran_any else 1
+        while count < min(limit, len(self._expected)) and (count == 0 or size < _BYTES):
+            size += size_of(self._expected[count])
+            count += 1
+        cases, self._expected = self._expected[:count], self._expected[count:]
+        return cases
 
-    def _send(self, args):
-        functions = []
-        tree, blobs = encode(args, functions)
-        self._timed(self.line.send, tree, blobs, self.left)
-        self._sent.append((args, sum(map(len, blobs)), functions))
-        if self._expected and args is self._expected[-1]:
-            self._expected.pop()
-
-    def _receive(self, seconds=None):
-        """Wait for what came of the oldest case under way."""
-        args, _, functions = self._sent[0]
+    def _run(self, cases, seconds):
+        """Have these cases run, and keep what came of each."""
+        functions, blobs = [], []
+        trees = [encode(args, functions, blobs)[0] for args in cases]
+        self._timed(self.line.send, {"cases": trees}, blobs, self.left)
         try:
-            run = self._told(*self._timed(self._next, seconds, functions))
+            said, data = self._timed(self._next, seconds, functions)
         except TooSlow as slow:
-            run, self.lost = Run(error=slow), "Your function is too slow."
-        self._sent.pop(0)
-        self._ran[id(args)] = run
+            self._ran[id(cases[0])], self.lost = Run(error=slow), "Your function is too slow."
+            return
+        self._ran_any = True
+        for args, run in zip(cases, said["runs"], strict=True):
+            self._ran[id(args)] = self._told(run, data)
 
     def _told(self, said, data):
         """A Run from what the box says of it."""

@@ -42,7 +42,7 @@ def build(folder):
     folder.mkdir(mode=0o755)
     for kind, packages, put in (
         ("runner", {"numpy"}, _copy_file),
-        ("reader", {"numpy"} | _needed("jupytext") | _needed("ipython"), _link_file),
+        ("reader", {"numpy"} | _needed("ipython"), _link_file),
     ):
         _build(folder / kind, sorted(packages), put)
     for path in _shared_libraries(folder):

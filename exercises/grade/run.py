@@ -241,42 +241,47 @@ def grade_all(folder, names, settings, workers):
             finally:
                 finish()
             return
-        waiting, strikes = list(reversed(names)), {}
-        while waiting:
-            waiting = _with_pool(folder, waiting, settings, workers, bar, strikes)
+        waiting, suspects = list(reversed(names)), []
+        while waiting or suspects:
+            # after a worker was lost, one at a time, so that it is seen at which submission
+            for name in suspects:
+                if _with_pool(folder, [name], settings, 1, bar):
+                    lost(folder, name, settings)
+                    bar.update()
+            suspects = _with_pool(folder, waiting, settings, workers, bar)
 
 
-def _with_pool(folder, waiting, settings, workers, bar, strikes):
-    """Work on these until all are done, or the pool breaks; returns what is left."""
+def _with_pool(folder, waiting, settings, workers, bar):
+    """Take submissions from `waiting` until all are done; if a worker is lost, return those that were being graded."""
     context = multiprocessing.get_context("spawn")
     number = context.Value("i", 0)
     running = {}
     pool = concurrent.futures.ProcessPoolExecutor(workers, context, begin, (settings, number))
     try:
+        try:
+            pool.submit(_is_here).result()
+        except BrokenProcessPool:
+            raise boxes.BoxError("the grader's own processes do not start") from None
         while waiting or running:
             while waiting and len(running) < 2 * workers:  # memory does not grow with their number
                 name = waiting.pop()
-                running[pool.submit(work, folder, name)] = name
-            finished, _ = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
-            for future in finished:
-                future.result()
-                del running[future]
+                running[name] = pool.submit(work, folder, name)
+            concurrent.futures.wait(running.values(), return_when=concurrent.futures.FIRST_COMPLETED)
+            for name in [name for name, future in running.items() if future.done()]:
+                running[name].result()
+                del running[name]
                 bar.update()
         return []  # the boxes of a worker end with it
     except BrokenProcessPool:
-        for name in running.values():
-            if done(settings.out, folder, name):
-                bar.update()
-                continue
-            strikes[name] = strikes.get(name, 0) + 1
-            if strikes[name] == 2:
-                lost(folder, name, settings)
-                bar.update()
-            else:
-                waiting.append(name)
-        return waiting
+        left = [name for name in {*running, name} if not done(settings.out, folder, name)]
+        bar.update(len({*running, name}) - len(left))
+        return sorted(left)
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _is_here():
+    pass
 
 
 def _die_with_parent():

@@ -18,7 +18,7 @@ from exercises.grade.boxes import BoxError
 from exercises.grade.inside.wire import Late, WireError, decode
 from exercises.spec import Choice, Code, Number
 
-LARGEST = 64 << 20  # bytes of a submission; a notebook full of pictures has a tenth of it
+LARGEST = 32_000_000  # bytes of a submission; a notebook full of pictures has a fifth of it
 READING_SECONDS = 20.0
 _READ_LIMIT = 1 << 23  # bytes of what the reader may say
 _FOUND = {"id", "metadata", "name", "position", ""}
@@ -69,8 +69,8 @@ def _contents(path):
             if not stat.S_ISREG(about.st_mode):
                 raise Unreadable("This is no ordinary file. Hand in the notebook itself.")
             if about.st_size > LARGEST:
-                size = f"{about.st_size / 1e6:.0f} MB"
-                raise Unreadable(f"The file has {size}, and at most {LARGEST >> 20} MB are read. Clear the outputs.")
+                size, most = f"{about.st_size / 1e6:.0f} MB", f"{LARGEST / 1e6:.0f} MB"
+                raise Unreadable(f"The file has {size}, and at most {most} are read. Clear the outputs.")
             return file.read(LARGEST + 1)
     except OSError as error:
         if Path(path).is_symlink():
@@ -148,12 +148,14 @@ def _verdict(exercise, one, learner, seed, runner):
         copied = [known[one_print] for one_print in one["prints"] if one_print in known]
         if copied:
             return not_yet(exercise, (is_the_library(copied[0]),), helps=False), notes, True
-        for attempt in (1, 2):
+        for last in (False, True):
             try:
-                return _run(exercise, one, learner, seed, runner, notes), notes, True
+                verdict, notes = _run(exercise, one, learner, seed, runner, several=not last)
+                if verdict is not None:
+                    return verdict, notes, True
             except Lost as lost:
                 # a box that is lost may have been lost for other reasons than this code
-                if attempt == 2 or runner.ended["clean"]:
+                if last or runner.ended["clean"]:
                     return not_yet(exercise, (str(lost),), helps=False), notes, True
     except BoxError:
         raise
@@ -168,21 +170,25 @@ def _judged(exercise, value, learner, seed):
     return judge_value(exercise, value, learner)
 
 
-def _run(exercise, one, learner, seed, runner, notes):
-    """Judge what runs in a box; Lost if it ended before it said anything, or took its box with it."""
+def _run(exercise, one, learner, seed, runner, several):
+    """(Verdict, notes) on what runs in a box; Lost if it ended before it said anything, or took its box with it.
+
+    With `several` cases are run together, which is faster; no verdict if it was lost on one that cannot be told.
+    """
     library = getattr(exercise, "library", ())
     modules, blob = closing.modules(library) if "scratch" in one["mentions"] else ({}, b"")
     with runner.process() as line:
-        answer = Answer(exercise, runner, line, one, modules, blob, isinstance(exercise, Code))
-        notes += answer.failed
+        answer = Answer(exercise, runner, line, one, modules, blob, isinstance(exercise, Code), several)
         if answer.error is not None:
             if isinstance(answer.error, NotImplementedError):
-                return not_attempted(exercise)
-            return not_yet(exercise, (describe_error(answer.error),), helps=False)
+                return not_attempted(exercise), answer.failed
+            return not_yet(exercise, (describe_error(answer.error),), helps=False), answer.failed
         verdict = _judged(exercise, answer.value, learner, seed)
+    if answer.unsure:
+        return None, []
     if answer.lost and not runner.ended["clean"]:
         raise Lost(how_it_ended(runner.ended))
-    return verdict
+    return verdict, answer.failed
 
 
 def _told(exercise, one, verdict, notes, sound):

@@ -57,14 +57,13 @@ def main(descriptor, settings):
 
 
 def _handler(kind):
-    """What a child does with its connection; importing it here warms the parent up."""
+    """What a child does with its connection."""
     if kind == "reader":
-        from . import reading
-
-        return reading.serve
-    from . import runner
-
-    return runner.serve
+        from . import reading as work
+    else:
+        from . import runner as work
+    work.warm_up()
+    return work.serve
 
 
 def _child(control, descriptor, handle, limits, confine):

@@ -42,13 +42,15 @@ def foreign(name):
 # ---- values ----
 
 
-def encode(value, functions=None):
-    """(tree, arrays): a value as JSON, and the bytes of the arrays in it. What does not cross becomes its type's name.
+def encode(value, functions=None, blobs=None):
+    """(tree, blobs): a value as JSON, and the bytes of the arrays in it. What does not cross becomes its type's name.
 
-    With a list of `functions`, one that is met is put into it, and crosses as its place there.
+    With a list of `functions`, one that is met is put into it, and crosses as its place there. With a list of `blobs`,
+    which others have begun, this value's go on it.
     """
-    state = {"items": 0, "bytes": 0, "blobs": [], "functions": functions}
-    return _encode(value, 0, state), state["blobs"]
+    blobs = [] if blobs is None else blobs
+    state = {"items": 0, "bytes": sum(map(len, blobs)), "blobs": blobs, "functions": functions}
+    return _encode(value, 0, state), blobs
 
 
 def _encode(value, depth, state):
