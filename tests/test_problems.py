@@ -30,6 +30,15 @@ def sources(id):
     return {line for line in lines if len(line) > 24 and not line.startswith(("def ", '"""', "_check", "#"))}
 
 
+@pytest.mark.parametrize("id", exercises.ids())
+def test_the_grader_knows_what_the_stub_binds(id):
+    """Where a `check` is gone, the answer is found by the mark of its cell, or by this name."""
+    its = PROBLEMS[id]
+    assert f'check("{id}", {exercises.load(id).answer})' in its.code[-1].split("\n")
+    cells = problems.learner_edition("", [its]).cells
+    assert [cell.metadata["exercise"] for cell in cells if "exercise" in cell.metadata] == [id] * len(its.code)
+
+
 def test_every_exercise_is_in_one_set():
     ids = [problem.id for _, its in SETS.values() for problem in its]
     assert sorted(ids) == exercises.ids()

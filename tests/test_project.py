@@ -56,11 +56,13 @@ FORBIDDEN = {
     "an absolute path": r"(?<![\w.:/~-])/(home|root|Users|tmp|opt|work|mnt|var)/\w",
     "a merge conflict": r"^(<<<<<<<|>>>>>>>) ",
 }
+ATTACKS = "tests/exploits/"  # which try the folders that any machine may have
 
 
-@pytest.mark.parametrize("pattern", FORBIDDEN.values(), ids=FORBIDDEN.keys())
-def test_no_file_holds(pattern):
-    assert [name for name, text in CHECKED.items() if re.search(pattern, text, flags=re.MULTILINE)] == []
+@pytest.mark.parametrize("what", FORBIDDEN)
+def test_no_file_holds(what):
+    checked = {n: t for n, t in CHECKED.items() if not (n.startswith(ATTACKS) and what == "an absolute path")}
+    assert [name for name, text in checked.items() if re.search(FORBIDDEN[what], text, flags=re.MULTILINE)] == []
 
 
 def test_the_address_of_the_project_stands_in_one_place():
