@@ -201,10 +201,21 @@ def main(arguments=None):
     from tqdm import tqdm
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("ids", nargs="*", default=ids())
+    parser.add_argument("ids", nargs="*", help="by default all")
+    parser.add_argument("--specs", help="folder with exercises of your own")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     asked = parser.parse_args(arguments)
+    if asked.specs:
+        from exercises.grade.specs import SpecError, add_specs
+
+        try:
+            add_specs(asked.specs)
+        except SpecError as error:
+            parser.error(str(error))
+    asked.ids = asked.ids or ids()
+    if unknown := set(asked.ids) - set(ids()):
+        parser.error(f"there is no exercise {', '.join(sorted(unknown))}")
     start, chunk = time.perf_counter(), 10
     tasks = [
         (id, range(first, min(first + chunk, asked.seeds)), () if first else STENCILS)

@@ -22,6 +22,8 @@ from exercises.engine.fingerprints import digest
 from exercises.engine.questions import quantities
 from exercises.grade import boxes, closing, doctor, report, run, submission
 from exercises.grade.__main__ import main
+from exercises.grade.answer import Answer
+from exercises.grade.inside import reader
 from exercises.grade.inside.wire import HEADER, Foreign, Late, Line, WireError, decode, encode, frame
 from exercises.spec import Code
 from tests import classroom, sandbox
@@ -332,8 +334,6 @@ def test_statements_in_another_order_run(runner):
     one = found("", "f")
     one["program"] = [["cell 1", 1, "k = n + 1"], ["cell 2", 1, "n = 3"], ["cell 3", 1, "f = 4 * k"]]
     with runner.process() as line:
-        from exercises.grade.answer import Answer
-
         answer = Answer(load("flops"), runner, line, one, {}, b"", False)
         assert answer.value == 16 and not answer.failed
 
@@ -488,23 +488,27 @@ def test_a_result_cut_off_is_graded_again(folder, tmp_path):
         (["{folder}", "--out", "{folder}/grades"], "the results would lie among the submissions"),
         (["{empty}", "--out", "{out}"], "there is no submission in it"),
         (["{folder}", "--out", "{full}"], "the folder is not empty, and holds no results"),
-        (["{folder}", "--out", "{out}", "--exercises", "rope,ropes"], "there is no exercise ropes"),
+        (["{folder}", "--out", "{out}", "--exercises", "rope,ropes"], "there is no exercise ropes; did you mean rope"),
         (["{nameless}", "--out", "{out}"], "no exercise is named by half of the submissions"),
         (["{folder}", "--out", "{out}", "--specs", "{folder}/nothing"], "is no folder"),
         (["{folder}", "--out", "{out}", "--specs", "{specs}"], "rope.py: the course has an exercise rope already"),
         (["{folder}", "--out", "{out}", "--specs", "{broken}"], "mine.py is no exercise: SyntaxError"),
         (["{folder}", "--out", "{out}", "--specs", "{misnamed}"], 'its id is "rope", and must be "own-one"'),
+        (["{folder}", "--out", "{out}", "--specs", "{loose}"], "it returns floats, and has no `rounding`"),
     ],
 )
 def test_what_cannot_be_done_is_refused_in_one_sentence(arguments, said, folder, tmp_path, capsys):
     places = {"folder": folder, "out": tmp_path / "out"}
-    for name in ("empty", "full", "nameless", "specs", "broken", "misnamed"):
+    for name in ("empty", "full", "nameless", "specs", "broken", "misnamed", "loose"):
         places[name] = tmp_path / name
         places[name].mkdir()
     (tmp_path / "full" / "thesis.tex").write_text("x")
     (tmp_path / "nameless" / "a.py").write_text("x = 1")
     (tmp_path / "specs" / "rope.py").write_text("")
     (tmp_path / "broken" / "mine.py").write_text("def")
+    (tmp_path / "loose" / "twice_it.py").write_text(
+        SPEC.format(id="twice-it").replace("rounding=lambda x: 2 * abs(x), ", "")
+    )
     (tmp_path / "misnamed" / "own_one.py").write_text("from exercises.rope import exercise")
     known = list(exercises.__path__)
     assert main([a.format(**places) for a in arguments]) == 2
@@ -544,7 +548,7 @@ exercise = Code(id="{id}", title="Twice", chapter="my_course", answer="twice", p
 '''
 
 
-def test_a_teachers_own_exercises(folder, tmp_path):
+def test_a_teachers_own_exercises(folder, tmp_path, capsys):
     specs = tmp_path / "specs"
     specs.mkdir()
     (specs / "twice_it.py").write_text(SPEC.format(id="twice-it"))
@@ -553,13 +557,20 @@ def test_a_teachers_own_exercises(folder, tmp_path):
         text = f"def twice(x):\n    return {answer}\ncheck('twice-it', twice)\n"
         (folder / f"{name}.py").write_text(text)
     known = list(exercises.__path__)
+    arguments = [str(folder), "--seed", "x", "--specs"]
     try:
-        assert main([str(folder), "--out", str(tmp_path / "out"), "--specs", str(specs), "--workers", "2"]) == 0
+        for workers in ("1", "2"):
+            assert main([*arguments, str(specs), "--out", str(tmp_path / workers), "--workers", workers]) == 0
+        (specs / "twice_it.py").write_text(SPEC.format(id="twice-it").replace("points=4", "points=5"))
+        assert main([*arguments, f"{specs}/", "--out", str(tmp_path / "1"), "--resume"]) == 2
     finally:
         exercises.__path__[:] = known
-    found = rows(tmp_path / "out")
+    assert "have changed" in capsys.readouterr().err
+    found = rows(tmp_path / "1")
+    assert found == rows(tmp_path / "2")
     assert found["right.py"]["points"] == found["right.py"]["out_of"] == "4"
     assert found["wrong.py"]["points"] == "0" and "You halved it." in found["wrong.py"]["reason"]
+    assert "hint" not in next((tmp_path / "1" / "feedback").glob("wrong-*.md")).read_text()  # learners have it not
 
 
 def test_the_set_is_what_most_submissions_name(tmp_path):
@@ -568,9 +579,9 @@ def test_the_set_is_what_most_submissions_name(tmp_path):
             'check("rope", f)\n' + 'check("gate", f)\n' * (at < 2) + 'check("flops", 1)\n' * (at < 1)
         )
     (tmp_path / "5.ipynb").write_text(json.dumps({"cells": [{"source": ['check("rope", f)']}]}))
-    assert run.named(tmp_path, run.submissions(tmp_path)) == ["rope"]
+    assert run.named(tmp_path, run.submissions(tmp_path)) == (["rope"], {"gate": 2, "flops": 1})
     (tmp_path / "3.py").unlink()
-    assert run.named(tmp_path, run.submissions(tmp_path)) == ["rope", "gate"]
+    assert run.named(tmp_path, run.submissions(tmp_path)) == (["rope", "gate"], {"flops": 1})
 
 
 def test_rooms_of_killed_graders_are_cleared_away(tmp_path, monkeypatch):
@@ -682,3 +693,71 @@ def test_a_page_shows_text_as_text():
     page, text = report.as_html(result), report.as_markdown(result)
     assert not any(tag in page for tag in ("<b>", "<i>", "<u>", "<script>")) and "<code>a*b</code>" in page
     assert r"\<b\>`a*b`\</b\> \*x\*" in text and r"\[a\](javascript:x)" in text and r"\<script\>" in text
+
+
+CONTAINER = """
+import sys
+import pyseccomp
+program = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
+denied = pyseccomp.ERRNO(1)
+for name in ("unshare", "mount", "setns", "pivot_root"):
+    program.add_rule(denied, name)
+program.add_rule(denied, "clone", pyseccomp.Arg(0, pyseccomp.MASKED_EQ, 0x10000000, 0x10000000))  # CLONE_NEWUSER
+program.add_rule(pyseccomp.ERRNO(38), "clone3")
+program.load()
+from exercises.grade.__main__ import main
+from exercises.grade.answer import Answer
+from exercises.grade.inside import reader
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_where_namespaces_are_denied_the_second_way_is_taken(folder, tmp_path):
+    """As a container's usual filter denies them; the report says what is weaker."""
+    sandbox.need("uid")
+    command = [sys.executable, "-c", CONTAINER, str(folder), "--out", str(tmp_path / "out"), *ASKED]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "another user in another root folder (weaker than bubblewrap" in done.stdout
+    assert "weaker than bubblewrap" in (tmp_path / "out" / "report.md").read_text()
+    assert rows(tmp_path / "out")["right.py"]["points"] == "3"
+
+
+def test_an_interrupt_is_the_instructors_and_nobodys_mistake(folder, tmp_path, monkeypatch, capsys):
+    """Ctrl-C while an answer runs: no grade is made of it, and --resume goes on."""
+
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        patch.setattr(Answer, "run", interrupted)
+        assert main([str(folder), "--out", str(out), *ASKED]) == 130
+    assert "--resume goes on" in capsys.readouterr().err and not list((out / "results").iterdir())
+    assert main([str(folder), "--out", str(out), *ASKED, "--resume"]) == 0
+    assert rows(out)["right.py"]["reason"] == "full marks"
+
+
+def test_what_a_person_should_look_at(tmp_path):
+    """Two problem sets in one folder, a helper's file, names that are shared or missing, the same file twice."""
+    sandbox.need("bwrap")
+    folder = tmp_path / "submissions"
+    folder.mkdir()
+    flops = "from exercises import check, learner\nlearner('{}')\nn = 3\ncheck('flops', n)\n"
+    texts = {f"{at}.py": flops.format("" if at == 1 else "Ada") for at in range(4)}
+    texts |= {"other.py": "n = 3\ncheck('norm-nudge', n)\n", "helper.py": "def inverse(x, eps):\n    return x\n"}
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    assert main([str(folder), "--out", str(tmp_path / "out"), "--seed", "x"]) == 0
+    found, said = rows(tmp_path / "out"), (tmp_path / "out" / "report.md").read_text()
+    assert "It names norm-nudge." in found["other.py"]["reason"]
+    assert found["helper.py"]["status"] == found["other.py"]["status"] == "unreadable"
+    assert "norm-nudge: 1" in said and "Ada: 0.py, 2.py, 3.py" in said and "own\n\n- 1.py" in said
+    assert "byte for byte\n\n- 0.py, 2.py, 3.py" in said
+
+
+def test_a_cell_that_another_exercises_check_claims_is_not_guessed():
+    text = "from exercises import check\npredictions = {'a': 'b'}\ncheck('norm-scale', predictions)\n"
+    wanted = [{"id": "ablations", "kind": "choice", "answer": "predictions", "args": [], "parts": ["no mask", "why"]}]
+    said = reader.read("a.py", text.encode(), wanted, str)
+    assert said["exercises"]["ablations"]["status"] == "missing" and said["others"] == ["norm-scale"]

@@ -984,7 +984,7 @@ FRAGMENTS += [
 
 
 def sound(found, exercises):
-    assert set(found) == {"error", "notes", "learner", "exercises"}
+    assert set(found) == {"error", "notes", "learner", "exercises", "others"}
     assert found["error"] or list(found["exercises"]) == [exercise["id"] for exercise in exercises]
     assert "could not be read (" not in found["error"]
     for result in found["exercises"].values():

@@ -236,7 +236,13 @@ def _failure(said):
     """A sentence on a statement that failed before the answer was called."""
     kind, message = plain(said["type"], 60), plain(said["message"])
     where = _where(said | {"line": said["line"] or said["first"], "where": said["label"]})
-    return f"Running your cells, {kind} was raised{where}: {message}" if message else f"{kind} was raised{where}"
+    missing = re.fullmatch(r"No module named '(\w[\w.]*)'", message)
+    if kind == "ModuleNotFoundError" and missing:
+        return (
+            f"Your cells import {missing[1]}{where}, which is not here: an answer may use the standard library, NumPy "
+            "and what the notebook itself defines."
+        )
+    return f"Running your cells, {kind} was raised{where}{f': {message}' if message else ''}."
 
 
 def _signature(said):

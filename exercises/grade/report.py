@@ -8,7 +8,8 @@ import statistics
 import unicodedata
 
 import exercises
-from exercises.spec import Code
+from exercises.grade.specs import of_the_course
+from exercises.spec import Number
 
 WAYS = {
     "id": "found by its `check`",
@@ -79,8 +80,10 @@ def number(value):
 class Counts:
     """What the results of a class come to, and the submissions that a person should look at."""
 
-    def __init__(self, ids):
-        self.graded, self.points = 0, []
+    def __init__(self, ids, left_out):
+        self.graded, self.points, self.left_out = 0, [], left_out
+        self.numbers = any(isinstance(exercises.load(id), Number) for id in ids)
+        self.learners, self.files, self.nameless = {}, {}, []
         self.unreadable, self.unsound, self.guessed = [], [], []
         self.by_exercise = {id: {"passed": 0, "not yet": 0, "not attempted": 0} for id in ids}
 
@@ -92,6 +95,11 @@ class Counts:
             return result
         self.graded += 1
         self.points.append(result["points"])
+        self.files.setdefault(result["digest"], []).append(name)
+        if result["learner"]:
+            self.learners.setdefault(result["learner"], []).append(name)
+        elif self.numbers:
+            self.nameless.append(name)
         for id, part in parts.items():
             status = {"missing": "not attempted", "stopped": "not yet"}.get(part["status"], part["status"])
             self.by_exercise[id][status] += 1
@@ -109,9 +117,17 @@ def summary(counts, guarantee):
     for id, found in counts.by_exercise.items():
         rows.append(f"| {exercises.load(id).title} | {' | '.join(map(str, found.values()))} |")
     lists = {
+        "Not graded, as fewer than half of the submissions name them": [
+            f"{i}: {n}" for i, n in counts.left_out.items()
+        ],
         "Could not be read": counts.unreadable,
         "Found by its place alone: is it the right cell?": counts.guessed,
         "Could not be judged: please do it by hand": counts.unsound,
+        "One learner's name in several files": [
+            f"{who}: {', '.join(o)}" for who, o in counts.learners.items() if len(o) > 1
+        ],
+        "Without a learner's name: their numbers are nobody's own": counts.nameless,
+        "The same file, byte for byte": [", ".join(names) for names in counts.files.values() if len(names) > 1],
     }
     for heading, names in lists.items():
         if names:
@@ -133,8 +149,7 @@ def _lines(id, part):
     title = f"{mark} {exercise.title}: {number(part['points'])} of {number(part['out_of'])} points"
     lines = [*part["lines"], part["diagnosis"], *part["notes"]]
     if part["status"] in ("not yet", "stopped"):
-        shows = f'; `check("{id}", …)` shows a case that fails' if isinstance(exercise, Code) else ""
-        lines.append(f'`hint("{id}")` helps one step at a time{shows}.')
+        lines += [f'`hint("{id}")` helps one step at a time.'] if of_the_course(id) else []
     return title, [line for line in lines if line], _way(part)
 
 

@@ -10,6 +10,7 @@ import atexit
 import concurrent.futures
 import contextlib
 import ctypes
+import difflib
 import functools
 import hashlib
 import json
@@ -30,6 +31,7 @@ from tqdm import tqdm
 
 import exercises
 from exercises.grade import boxes, report, room, submission
+from exercises.grade.specs import SpecError, add_specs, digest
 
 VERSION = 1
 READER_MEMORY = 1536 * boxes.MIB
@@ -79,7 +81,7 @@ def submissions(folder):
 
 
 def named(folder, names):
-    """The ids of the exercises that at least half of the submissions name in a `check`, in the order of the course."""
+    """(the exercises that at least half of the submissions name in a `check`, {others that are named: how often})."""
     counts, readable = {}, 0
     for name in names:
         path = Path(folder, name)
@@ -91,32 +93,14 @@ def named(folder, names):
             readable += bool(here)
             for id in here:
                 counts[id] = counts.get(id, 0) + 1
-    known = in_order(exercises.ids())
-    return [id for id in known if counts.get(id, 0) * 2 >= max(readable, 1)]
+    known = [id for id in in_order(exercises.ids()) if id in counts]
+    asked = [id for id in known if 2 * counts[id] >= readable]
+    return asked, {id: counts[id] for id in known if id not in asked}
 
 
 def in_order(ids):
     """Ids in the order of the chapters, and in a chapter by name."""
     return sorted(ids, key=lambda id: (exercises.load(id).chapter, id))
-
-
-def add_specs(folder):
-    """Make a teacher's own exercises known, each a file of this folder like those of the course."""
-    folder = Path(folder).resolve()
-    if not folder.is_dir():
-        raise Refusal(f"--specs: {folder} is no folder")
-    course = set(exercises.ids())
-    if str(folder) not in exercises.__path__:
-        exercises.__path__.append(str(folder))
-    for path in sorted(folder.glob("[!_]*.py")):
-        id = path.stem.replace("_", "-")
-        if id in course:
-            raise Refusal(f"--specs: {path.name}: the course has an exercise {id} already; give yours another name")
-        try:
-            if exercises.load(id).id != id:
-                raise ValueError(f'its id is "{exercises.load(id).id}", and must be "{id}", after the name of the file')
-        except Exception as error:
-            raise Refusal(f"--specs: {path.name} is no exercise: {type(error).__name__}: {error}") from None
 
 
 # ---- results ----
@@ -344,7 +328,11 @@ def run(folder, out, ids=(), specs="", seed="", limits=None, workers=0, resume=F
     if folder.resolve() in [out.resolve(), *out.resolve().parents]:
         raise Refusal(f"--out {out}: the results would lie among the submissions; choose a folder outside")
     if specs:
-        add_specs(specs)
+        specs = Path(specs).resolve()
+        try:
+            add_specs(specs)
+        except SpecError as error:
+            raise Refusal(str(error)) from None
     names = submissions(folder)
     if not names:
         raise Refusal(f"{folder}: there is no submission in it")
@@ -355,6 +343,9 @@ def run(folder, out, ids=(), specs="", seed="", limits=None, workers=0, resume=F
         leftover.unlink()
     left = [name for name in names if not (resume and done(out, folder, name))]
     say(f"{len(names)} submissions, {len(asked['exercises'])} exercises: {', '.join(asked['exercises'])}")
+    if asked["left_out"]:
+        left_out = ", ".join(f"{id} ({count})" for id, count in asked["left_out"].items())
+        say(f"NOT graded, as fewer than half name them: {left_out}. --exercises says which to grade.")
     if resume:
         say(f"{len(names) - len(left)} were graded already")
     if left:
@@ -367,7 +358,7 @@ def run(folder, out, ids=(), specs="", seed="", limits=None, workers=0, resume=F
             workers = min(workers or len(os.sched_getaffinity(0)), len(left))
             write(out / "run.json", json.dumps(asked, indent=1) + "\n")
             grade_all(folder, left, settings, workers)
-    counts = report.Counts(asked["exercises"])
+    counts = report.Counts(asked["exercises"], asked["left_out"])
     results = (counts.add(_result(out, name)) for name in names)
     write(out / "grades.csv", report.table(asked["exercises"], results))
     write(out / "report.md", report.summary(counts, boxes.guarantee(asked["isolation"], asked["filter"])))
@@ -390,15 +381,23 @@ def _asked(folder, out, names, ids, specs, seed, limits, resume):
             raise Refusal(f"{file} is damaged; choose another --out folder") from None
     elif out.exists() and any(out.iterdir()):
         raise Refusal(f"--out {out}: the folder is not empty, and holds no results; choose another")
-    unknown = [id for id in ids if id not in exercises.ids()]
-    if unknown:
-        raise Refusal(f"--exercises: there is no exercise {', '.join(unknown)}; `doctor` lists them")
-    ids = list(ids) or (before["exercises"] if before else named(folder, names))
+    for id in ids:
+        if id not in exercises.ids():
+            close = difflib.get_close_matches(id.replace("_", "-").lower(), exercises.ids(), n=3, cutoff=0.4)
+            there = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(exercises.ids())}"
+            raise Refusal(f"--exercises: there is no exercise {id}; {there}")
+    left_out = {}
+    if not ids:
+        ids, left_out = named(folder, names)
+        ids = before["exercises"] if before else ids
     if not ids:
         raise Refusal("no exercise is named by half of the submissions; say which to grade: --exercises rope,gate")
-    asked = {"version": VERSION, "exercises": ids, "specs": str(specs), "limits": asdict(limits)}
+    asked = {"version": VERSION, "exercises": list(ids), "specs": str(specs), "limits": asdict(limits)}
+    asked |= {"specs_digest": digest(specs) if specs else "", "left_out": left_out}
     asked |= {key: (before or {}).get(key, "") for key in ("isolation", "filter")}
     if before:
+        if before.get("specs_digest") != asked["specs_digest"]:
+            raise Refusal(f"--resume: the exercises in {specs} have changed; choose another --out folder")
         for key in ("version", "exercises", "specs", "limits"):
             if before.get(key) != asked[key]:
                 raise Refusal(

@@ -43,6 +43,9 @@ def grade(path, name, ids, secret, reader, runner):
         found = _read(name, data, exercises, reader)
         if found["error"]:
             raise Unreadable(found["error"])
+        if all(one["status"] == "missing" for one in found["exercises"].values()):
+            named = f" It names {', '.join(found['others'])}." if found["others"] else ""
+            raise Unreadable(f"None of the exercises that are graded is in this file.{named}")
     except Unreadable as error:
         result |= {"status": "unreadable", "reason": str(error)}
         found = {"learner": "", "notes": [], "exercises": {}}
@@ -109,6 +112,7 @@ def _checked(found, exercises):
         "error": plain(found["error"], 300),
         "notes": [plain(note, 300) for note in found.get("notes", [])[:20]],
         "learner": plain(found.get("learner", ""), 80),
+        "others": [plain(id, 40) for id in found.get("others", [])[:10]],
         "exercises": {},
     }
     for exercise in exercises:
@@ -199,7 +203,8 @@ def _told(exercise, one, verdict, notes, sound):
         lines = []  # it repeats the answer
     if verdict.status == NOT_ATTEMPTED and one["status"] != "missing":
         lines = ["Not attempted."]
-    reason = " ".join([*lines, verdict.diagnosis]).strip()
+    # where cells failed, that is why, and the reason should say it
+    reason = " ".join([*lines, verdict.diagnosis, *(notes[:1] if "raised" in " ".join(lines) else [])]).strip()
     return {
         "points": verdict.points,
         "out_of": exercise.points,

@@ -31,6 +31,7 @@ MAX_CHECKS = 100  # of one exercise; the last are looked at
 MAX_ATTRIBUTES = 50_000
 MAX_NOTES = 20
 MAX_LEARNER = 80
+MAX_OTHERS = 30  # exercises that are named and not wanted
 
 STUB, BROKEN, PARTIAL, FILLED = range(4)  # how far a definition has come
 
@@ -128,7 +129,7 @@ def read(name, data, wanted, fingerprint):
         said = f"The file is nested too deeply to be read. {_AGAIN}"
     except Exception as error:
         said = f"The file could not be read ({type(error).__name__}). {_AGAIN}"
-    return {"error": said, "notes": [], "learner": "", "exercises": {}}
+    return {"error": said, "notes": [], "learner": "", "exercises": {}, "others": []}
 
 
 def _read(name, data, wanted, fingerprint):
@@ -140,7 +141,8 @@ def _read(name, data, wanted, fingerprint):
     exercises = {want["id"]: document.result(want, finds[want["id"]], fingerprint) for want in wanted}
     if len(notes) > MAX_NOTES:
         notes[MAX_NOTES - 1 :] = [f"There is more of this kind: {len(notes) - MAX_NOTES + 1} notes are not shown."]
-    return {"error": "", "notes": notes, "learner": document.learner, "exercises": exercises}
+    others = sorted(set(document.calls) - set(exercises))[:MAX_OTHERS]
+    return {"error": "", "notes": notes, "learner": document.learner, "exercises": exercises, "others": others}
 
 
 # ---- bytes, text, cells ----
@@ -859,7 +861,13 @@ class _Document:
     def guess(self, wanted, finds):
         """Fill in what is not found yet: functions and values that nobody claimed, between neighbours in the order."""
         order = [want["id"] for want in wanted]
+        # a file that nothing else says of that it answers exercises may be anybody's
+        known = any(finds.values()) or any("exercises" in s.mentions for s in self.statements)
         taken = {s.at for find in finds.values() if find for s in self._needed(find)}
+        for id in set(self.calls) - set(order):  # what another exercise's check claims
+            for call, expression in self.calls[id]:
+                taken |= {s.at for s in self.statements if s.cell == call.cell}
+                taken |= {s.at for s in self.binders.get(expression.name, ()) if expression.name in s.made}
         for want in wanted:
             if finds[want["id"]]:
                 continue
@@ -872,9 +880,9 @@ class _Document:
                 its = [(s, name) for s in free for name in s.parameters if name in s.binds]
                 exact = [(s, n) for s, n in its if s.parameters[n] == list(want["args"])]
                 alike = [(s, n) for s, n in its if len(s.parameters[n]) == len(want["args"])]
-                found = (exact or alike)[-1:]
+                found = (exact or (alike if known else []))[-1:]
             else:
-                its = [s for s in free if want["answer"] in s.binds - s.loops]
+                its = [s for s in free if known and want["answer"] in s.binds - s.loops]
                 found = [(self._best(its, want["answer"]), want["answer"])] if its else []
             if found:
                 finds[want["id"]] = self._found("position", *found[0])
