@@ -382,7 +382,11 @@ exercise = Code(
         "`e = np.exp(masked - top)`, `total = e.sum(axis=-1, keepdims=True)`,\n"
         "`e / np.where(total == 0, 1, total)`.",
     ),
-    library=("scratch.ops.softmax_forward",),
+    library=(
+        "scratch.ops.softmax_forward",
+        "scratch.blocked._softmax",
+        "scratch.tiled.tiled_attention_forward",
+    ),
     takeaway="Mask first, then take the maximum, then exponentiate: what is hidden must not even decide what is "
     "subtracted.",
 )

@@ -474,6 +474,8 @@ exercise = Code(
         "scratch.attention.sdpa_forward",
         "scratch.blocked.blocked_sdpa_forward",
         "scratch.tiled.tiled_attention_forward",
+        "scratch.generate._attend",
+        "scratch.latent._attend",
     ),
     takeaway="The step is the last row of attention without a cache: all that is earlier was computed once and kept.",
 )

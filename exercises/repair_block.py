@@ -566,6 +566,8 @@ exercise = Code(
         "scratch.attention.sdpa_forward",
         "scratch.blocked.blocked_sdpa_forward",
         "scratch.tiled.tiled_attention_forward",
+        "scratch.generate._attend",
+        "scratch.latent._attend",
     ),
     takeaway="No bug here raised an error or changed a shape. Promises found them: causality, a silent branch, a row "
     "of size 1.",

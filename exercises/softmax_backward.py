@@ -396,7 +396,11 @@ exercise = Code(
         "divide by the row's sum. Then c = Σᵢ doutᵢ pᵢ, one number for each row (`keepdims=True`).",
         "dxⱼ = pⱼ doutⱼ − pⱼ c. In NumPy: `p * (dout - c)`.",
     ),
-    library=("scratch.ops.softmax_backward",),
+    library=(
+        "scratch.ops.softmax_backward",
+        "scratch.blocked.blocked_sdpa_backward",
+        "scratch.tiled.tiled_attention_backward",
+    ),
     loss=loss,
     large=large,
     takeaway="dx adds up to zero in each row: the weights cannot change their sum, so adding one number to all scores "

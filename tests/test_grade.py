@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -278,7 +279,7 @@ def test_a_right_answer_passes(runner):
         (("eps):", "eps, more):"), "it will be called with"),
         (("(dout, x, g", "(x, dout, g"), "keep the order"),
         (("import numpy as np\n", "import numpy as np\nkeep = np.zeros((64, 64, 64))\n"), "Passed"),
-        (("import numpy as np\n", "import numpy as np, nothing_like_it\n"), "No module named 'nothing_like_it'"),
+        (("import numpy as np\n", "import numpy as np, nothing_like_it\n"), "Your cells import nothing_like_it at line 2"),
         (("def rms", "import nothing_like_it as rms\ndef other_rms"), "name 'rmsnorm_backward' is not defined"),
     ],
 )
@@ -761,3 +762,48 @@ def test_a_cell_that_another_exercises_check_claims_is_not_guessed():
     wanted = [{"id": "ablations", "kind": "choice", "answer": "predictions", "args": [], "parts": ["no mask", "why"]}]
     said = reader.read("a.py", text.encode(), wanted, str)
     assert said["exercises"]["ablations"]["status"] == "missing" and said["others"] == ["norm-scale"]
+
+
+TWINS = {
+    "softmax-backward": "from scratch.blocked import blocked_sdpa_backward as f",
+    "attention-weights": "from scratch.blocked import _softmax as f",
+    "cached-attention": "from scratch.generate import _attend as f",
+    "repair-block": "from scratch.latent import _attend as f",
+}
+
+
+@pytest.mark.parametrize("id", TWINS)
+def test_twins_of_the_answer_are_closed_too(runner, id):
+    verdict, _ = graded(runner, id, TWINS[id], "f", ["scratch"])
+    assert "the library's own" in repr(verdict)
+
+
+def test_a_counter_in_a_global_is_found():
+    text = "calls = 0\ndef twice(x):\n    global calls\n    calls += 1\n    return 2 * x\ncheck('twice-it', twice)\n"
+    wanted = [{"id": "twice-it", "kind": "code", "answer": "twice", "args": ["x"], "parts": []}]
+    program = reader.read("a.py", text.encode(), wanted, str)["exercises"]["twice-it"]["program"]
+    assert [source for _, _, source in program][0] == "calls = 0"
+
+
+def test_complex_numbers_are_no_whole_ones(runner):
+    args = ", ".join(load("left-pad-positions").args)
+    source = f"def f({args}):\n    import numpy as np\n    return np.zeros((1, 1)) + 5j\n"
+    assert "holds complex numbers; expected are whole ones" in repr(
+        graded(runner, "left-pad-positions", source, "f")[0]
+    )
+
+
+@pytest.mark.parametrize("presses", [1, 2])
+def test_ctrl_c_stops_at_once_and_resume_goes_on(folder, tmp_path, presses):
+    for at in range(12):
+        (folder / f"slow{at}.py").write_text(NOTEBOOK.replace("r = 1 /", "import time; time.sleep(0.03); r = 1 /"))
+    command = [sys.executable, "-m", "exercises.grade", str(folder), "--out", str(tmp_path / "out"), *ASKED[:4]]
+    grader = subprocess.Popen([*command, "--workers", "2"], start_new_session=True, stderr=subprocess.PIPE, text=True)
+    while not list((tmp_path / "out").glob("results/*.json")):
+        time.sleep(0.1)
+    for _ in range(presses):
+        os.killpg(grader.pid, signal.SIGINT)
+        time.sleep(0.1)
+    assert "--resume goes on" in grader.communicate(timeout=8)[1] and grader.returncode == 130
+    assert main([*command[3:], "--workers", "2", "--resume"]) == 0
+    assert {row["points"] for row in rows(tmp_path / "out").values()} == {"3"}

@@ -118,6 +118,8 @@ def _shape(result):
     if isinstance(right, np.ndarray):
         if not isinstance(got, np.ndarray | np.generic):
             return [f"{name} is {_kind(got)}; expected is an array of shape {right.shape}."]
+        if got.dtype.kind == "c" and right.dtype.kind in "biu":
+            return [f"{name} holds complex numbers; expected are whole ones."]
         if got.shape != right.shape:
             return [f"{name} has shape {got.shape}; expected is {right.shape}."]
     elif isinstance(right, str):

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from exercises.grade import boxes, doctor
-from exercises.grade.run import Refusal, run
+from exercises.grade.run import MOST_WORKERS, Refusal, run
 
 
 def main(arguments=None):
@@ -34,6 +34,10 @@ def main(arguments=None):
         )
     except Refusal as refusal:
         print(f"error: {refusal}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        where = error.filename or options.out
+        print(f"error: {where}: {error.strerror}; what is graded is kept; --resume goes on", file=sys.stderr)
         return 2
     except boxes.BoxError as error:
         print(
@@ -60,7 +64,7 @@ def _parser():
     parser.add_argument("--seed", default="", help="text that the secret numbers are made of; default: a new one")
     parser.add_argument("--seconds", type=_positive, default=10.0, help="for the code of one exercise (10)")
     parser.add_argument("--memory", type=_positive_whole, default=2048, help="MiB for the code of one exercise (2048)")
-    parser.add_argument("--workers", type=int, default=0, help="processes that grade; default: one for each processor")
+    parser.add_argument("--workers", type=_workers, default=0, help="processes that grade; default: one a processor")
     parser.add_argument("--resume", action="store_true", help="go on with a run that was cut off; grades nothing twice")
     parser.add_argument("--isolation", choices=("auto", "bwrap", "uid"), default="auto", help="how code is held in")
     parser.add_argument("--unsafe-no-sandbox", action="store_true", help="run the code without a sandbox")
@@ -71,6 +75,13 @@ def _positive(text):
     value = float(text)
     if not 0 < value <= 3600:
         raise argparse.ArgumentTypeError(f"{text}: expected are more than 0 and at most 3600 seconds")
+    return value
+
+
+def _workers(text):
+    value = int(text)
+    if not 0 <= value <= MOST_WORKERS:
+        raise argparse.ArgumentTypeError(f"{text}: expected are 0 to {MOST_WORKERS}")
     return value
 
 

@@ -125,6 +125,7 @@ class Answer(Elsewhere):
     def _next(self, seconds, functions):
         """The next frame that is no call of one of these functions; TooSlow after `seconds` of a processor."""
         end = time.monotonic() + self.left
+        before = 0 if seconds is None else self.box.processor_seconds()  # what other calls have used
         while True:
             left = end - time.monotonic()
             if left <= 0:
@@ -132,7 +133,7 @@ class Answer(Elsewhere):
             try:
                 said, data = self.line.receive(left if seconds is None else min(left, seconds))
             except Late:
-                if seconds is not None and self.box.processor_seconds() >= seconds:
+                if seconds is not None and self.box.processor_seconds() - before >= seconds:
                     raise TooSlow from None
                 continue
             if not isinstance(said, dict):
@@ -205,17 +206,16 @@ def _list(value):
 
 
 def _whole(value):
-    return value if type(value) is int else -1
+    return value if type(value) is int and value < 1_000_000 else -1
 
 
 def _error(said, exercise):
     """The exception that stands for one that was raised in a box."""
     kind, message = plain(said["type"], 60) or "an error", plain(said["message"])
     if kind == "Closed":
-        names = [
-            name for name in getattr(exercise, "library", ()) if name.rpartition(".")[2] == message.rpartition(".")[2]
-        ]
-        return Borrowed(is_the_library(names[0]) if names else f"`{message}` calls the answer. {WRITE_YOURS}")
+        library = getattr(exercise, "library", ())
+        name = closing.defined(library).get(message, message)
+        return Borrowed(is_the_library(name) if name in library else f"`{message}` calls the answer. {WRITE_YOURS}")
     if kind == "NotImplementedError":
         return NotImplementedError()
     if kind == "TypeError" and "ellipsis" in message:
@@ -249,7 +249,7 @@ def _signature(said):
     """The signature that a box reported; that of any function where it has none."""
     try:
         parameters = []
-        for name, kind, has_default in said:
+        for name, kind, has_default in said[:100]:
             default = None if has_default is True else inspect.Parameter.empty
             parameters.append(inspect.Parameter(plain(name, 40), _KINDS[kind], default=default))
         return inspect.Signature(parameters)

@@ -28,19 +28,28 @@ def modules(library):
     return index, bytes(blob)
 
 
+_ANYTHING = ast.parse("def refuse(*args, **kwargs): ...").body[0].args
+
+
 @functools.cache
 def _compiled(name, closed):
     tree = ast.parse(_sources()[name].read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and f"{name}.{node.name}" in closed:
+            node.args = _ANYTHING
             node.body = ast.parse(f"from inside.runner import Closed\nraise Closed('{name}.{node.name}')").body
-    return marshal.dumps(compile(tree, f"scratch/{_sources()[name].name}", "exec"))
+    return marshal.dumps(compile(ast.fix_missing_locations(tree), f"scratch/{_sources()[name].name}", "exec"))
 
 
 @functools.lru_cache(maxsize=128)
 def fingerprints(library):
     """{fingerprint: dotted name} of the functions that are the answer: a copy of one is none."""
     return {digest(_function(dotted).__code__): dotted for dotted in library}
+
+
+def defined(library):
+    """{where it is defined: dotted name} of the functions that are the answer; the two may differ."""
+    return {f"{f.__module__}.{f.__qualname__}": dotted for dotted in library for f in (_function(dotted),)}
 
 
 def _function(dotted):
@@ -60,8 +69,7 @@ def _sources():
 
 def _with_callers(library):
     """The dotted names, and those of the functions that call one of them, and so on."""
-    # by where they are defined, which need not be where they are taken from
-    closed = {f"{f.__module__}.{f.__qualname__}" for f in map(_function, library)}
+    closed = set(defined(library))
     while True:
         plain = {dotted.rpartition(".")[2] for dotted in closed}
         more = {function for function, names in _calls().items() if names & plain} - closed

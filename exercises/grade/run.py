@@ -34,6 +34,7 @@ from exercises.grade import boxes, report, room, submission
 from exercises.grade.specs import SpecError, add_specs, digest
 
 VERSION = 1
+MOST_WORKERS = 64  # each has two users of the 128 that a run reserves
 READER_MEMORY = 1536 * boxes.MIB
 _MENTION = re.compile(rb"""check\(\s*(?:id\s*=\s*)?\\?["']([A-Za-z0-9_-]{1,60})\\?["']""")
 _IGNORED = {"__pycache__", ".ipynb_checkpoints", "__MACOSX", ".git", ".DS_Store", "Thumbs.db", "desktop.ini"}
@@ -137,7 +138,7 @@ def done(out, folder, name):
     try:
         result = json.loads(result_file(out, name).read_text(encoding="utf-8"))
         return result["submission"] == printable(name) and result["stamp"] == stamp(Path(folder, name))
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         return False
 
 
@@ -260,6 +261,12 @@ def _with_pool(folder, waiting, settings, workers, bar):
         left = [name for name in {*running, name} if not done(settings.out, folder, name)]
         bar.update(len({*running, name}) - len(left))
         return sorted(left)
+    except KeyboardInterrupt:
+        # a second one would break off the end of the pool, which then waits for ever
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for process in list((pool._processes or {}).values()):
+            process.kill()  # what one has not finished is graded again
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -339,7 +346,7 @@ def run(folder, out, ids=(), specs="", seed="", limits=None, workers=0, resume=F
     asked, secret = _asked(folder, out, names, ids, specs, seed, limits, resume)
     for part in ("results", "feedback"):
         (out / part).mkdir(parents=True, exist_ok=True)
-    for leftover in out.glob("*/.*.part"):
+    for leftover in [*out.glob(".*.part"), *out.glob("*/.*.part")]:
         leftover.unlink()
     left = [name for name in names if not (resume and done(out, folder, name))]
     say(f"{len(names)} submissions, {len(asked['exercises'])} exercises: {', '.join(asked['exercises'])}")
@@ -355,7 +362,7 @@ def run(folder, out, ids=(), specs="", seed="", limits=None, workers=0, resume=F
             settings = Settings(
                 str(out), tuple(asked["exercises"]), str(specs), found, str(place), filter_, limits, secret, uid
             )
-            workers = min(workers or len(os.sched_getaffinity(0)), len(left))
+            workers = min(workers or len(os.sched_getaffinity(0)), len(left), MOST_WORKERS)
             write(out / "run.json", json.dumps(asked, indent=1) + "\n")
             grade_all(folder, left, settings, workers)
     counts = report.Counts(asked["exercises"], asked["left_out"])

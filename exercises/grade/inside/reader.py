@@ -742,6 +742,7 @@ def _scopes(source, mode):
                 bound.add(name)
             elif symbol.is_declared_global() and symbol.is_assigned():
                 globals.add(name)
+                later.add(name)  # `count += 1` reads it, too
             # a class may read a name that it binds itself afterwards
             if symbol.is_referenced() and (outside or table.get_type() == "class"):
                 (now if at_once else later).add(name)
