@@ -279,7 +279,10 @@ def test_a_right_answer_passes(runner):
         (("eps):", "eps, more):"), "it will be called with"),
         (("(dout, x, g", "(x, dout, g"), "keep the order"),
         (("import numpy as np\n", "import numpy as np\nkeep = np.zeros((64, 64, 64))\n"), "Passed"),
-        (("import numpy as np\n", "import numpy as np, nothing_like_it\n"), "Your cells import nothing_like_it at line 2"),
+        (
+            ("import numpy as np\n", "import numpy as np, nothing_like_it\n"),
+            "Your cells import nothing_like_it at line 2",
+        ),
         (("def rms", "import nothing_like_it as rms\ndef other_rms"), "name 'rmsnorm_backward' is not defined"),
     ],
 )
@@ -807,3 +810,24 @@ def test_ctrl_c_stops_at_once_and_resume_goes_on(folder, tmp_path, presses):
     assert "--resume goes on" in grader.communicate(timeout=8)[1] and grader.returncode == 130
     assert main([*command[3:], "--workers", "2", "--resume"]) == 0
     assert {row["points"] for row in rows(tmp_path / "out").values()} == {"3"}
+
+
+@pytest.mark.parametrize("at", range(8))
+def test_a_run_killed_at_any_write_goes_on(folder, tmp_path, monkeypatch, at):
+    """Cut off at the first write, at the second and so on: before it takes effect, and the half-written file stays."""
+    out, done, keeping = tmp_path / "out", [], os.replace
+    arguments = [str(folder), "--out", str(out), *ASKED]
+
+    def cut(source, target):
+        done.append(target)
+        if len(done) == at + 1:
+            raise KeyboardInterrupt
+        keeping(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", cut)
+        status = main(arguments)
+    assert status == (130 if len(done) > at else 0)
+    assert status == 0 or main([*arguments, "--resume"]) == 0
+    assert rows(out)["right.py"]["reason"] == "full marks" and (out / "secret").stat().st_mode & 0o777 == 0o600
+    assert not [path for path in out.rglob("*") if path.suffix == ".part"]

@@ -116,12 +116,12 @@ def _hash(name):
     return hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:24]
 
 
-def write(path, text):
+def write(path, text, mode=0o644):
     """Write a file whole or not at all."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
     with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
         file.write(text)
-    os.chmod(temporary, 0o644)
+    os.chmod(temporary, mode)
     os.replace(temporary, path)
 
 
@@ -386,17 +386,18 @@ def _asked(folder, out, names, ids, specs, seed, limits, resume):
             before = json.loads(file.read_text(encoding="utf-8"))
         except ValueError:
             raise Refusal(f"{file} is damaged; choose another --out folder") from None
-    elif out.exists() and any(out.iterdir()):
+    elif out.exists() and any(path.suffix != ".part" for path in out.iterdir()):  # a run killed at its first breath
         raise Refusal(f"--out {out}: the folder is not empty, and holds no results; choose another")
     for id in ids:
         if id not in exercises.ids():
             close = difflib.get_close_matches(id.replace("_", "-").lower(), exercises.ids(), n=3, cutoff=0.4)
             there = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(exercises.ids())}"
             raise Refusal(f"--exercises: there is no exercise {id}; {there}")
-    left_out = {}
-    if not ids:
+    left_out = before["left_out"] if before else {}
+    if before and not ids:
+        ids = before["exercises"]
+    elif not ids:
         ids, left_out = named(folder, names)
-        ids = before["exercises"] if before else ids
     if not ids:
         raise Refusal("no exercise is named by half of the submissions; say which to grade: --exercises rope,gate")
     asked = {"version": VERSION, "exercises": list(ids), "specs": str(specs), "limits": asdict(limits)}
@@ -411,12 +412,11 @@ def _asked(folder, out, names, ids, specs, seed, limits, resume):
                     f"--resume: {key} was {before.get(key)}, and is {asked[key]}; choose another --out folder"
                 )
     out.mkdir(parents=True, exist_ok=True)
-    secret = out / "secret"
-    if not secret.exists():
-        write(secret, seed or secrets.token_hex(16))
-        secret.chmod(0o600)
-    elif seed and secret.read_text() != seed:
-        raise Refusal("--resume: the seed was another one; leave --seed out, or choose another --out folder")
     if not before:
         write(file, json.dumps(asked, indent=1) + "\n")
+    secret = out / "secret"
+    if not secret.exists():
+        write(secret, seed or secrets.token_hex(16), 0o600)
+    elif seed and secret.read_text() != seed:
+        raise Refusal("--resume: the seed was another one; leave --seed out, or choose another --out folder")
     return asked, secret.read_text().encode()
