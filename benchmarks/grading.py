@@ -23,7 +23,7 @@ from tests import classroom
 def main(arguments=None):
     """Print the rates and the shares."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.grading", description=__doc__.splitlines()[0])
-    parser.add_argument("--count", type=int, default=150, help="submissions (150)")
+    parser.add_argument("--count", type=int, default=300, help="submissions (300)")
     parser.add_argument("--rounds", type=int, default=7, help="how often each number of workers takes its turn (7)")
     asked = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as place:
