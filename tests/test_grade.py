@@ -222,6 +222,12 @@ def test_scratch_in_a_box_lacks_the_answer_and_what_calls_it(id):
     for print_, dotted in closing.fingerprints(library).items():
         assert print_ not in prints, dotted
     assert len(prints) > 300  # the rest is there
+    for dotted in closing._with_callers(library):
+        module, _, name = dotted.rpartition(".")
+        start, length, _ = index[module]
+        refusing = ["Closed" in code.co_names for code in _codes(blob[start : start + length]) if code.co_name == name]
+        # one inside of a closed function is gone with it
+        assert all(refusing) and (refusing or dotted not in closing.defined(library)), dotted
 
 
 def _codes(data):
@@ -838,3 +844,15 @@ def test_a_run_killed_at_any_write_goes_on(folder, tmp_path, monkeypatch, at):
     assert status == 0 or main([*arguments, "--resume"]) == 0
     assert rows(out)["right.py"]["reason"] == "full marks" and (out / "secret").stat().st_mode & 0o777 == 0o600
     assert not [path for path in out.rglob("*") if path.suffix == ".part"]
+
+
+def test_a_reason_is_exact_though_cases_ran_together(runner):
+    """Wrong on the third call, and gone on the fifth: the third is what the learner is told of."""
+    source = RIGHT.replace(
+        "    r = 1 /", "    import os\n    calls.append(1)\n    if len(calls) == 5: os._exit(0)\n    r = 1 /"
+    )
+    source = source.replace("def rms", "import os\ncalls = []\ndef rms").replace(
+        "return r *", "return (len(calls) != 3) * r *"
+    )
+    verdict, _ = graded(runner, "rmsnorm-backward", source, "rmsnorm_backward")
+    assert "dx is zero everywhere" in repr(verdict)
