@@ -848,11 +848,8 @@ def test_a_run_killed_at_any_write_goes_on(folder, tmp_path, monkeypatch, at):
 
 def test_a_reason_is_exact_though_cases_ran_together(runner):
     """Wrong on the third call, and gone on the fifth: the third is what the learner is told of."""
-    source = RIGHT.replace(
-        "    r = 1 /", "    import os\n    calls.append(1)\n    if len(calls) == 5: os._exit(0)\n    r = 1 /"
-    )
-    source = source.replace("def rms", "import os\ncalls = []\ndef rms").replace(
-        "return r *", "return (len(calls) != 3) * r *"
-    )
+    counted = "    calls.append(1)\n    if len(calls) == 5: os._exit(0)\n    r = 1 /"
+    source = "import os\ncalls = []\n" + RIGHT.replace("    r = 1 /", counted)
+    source = source.replace("return r *", "return (len(calls) != 3) * r *")
     verdict, _ = graded(runner, "rmsnorm-backward", source, "rmsnorm_backward")
     assert "dx is zero everywhere" in repr(verdict)
