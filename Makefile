@@ -58,7 +58,7 @@ certify: $(ENV) ## judge every known wrong and right answer to every exercise wi
 class: $(ENV) ## grade 3,000 synthetic submissions of known scores, and compare
 	@$(STAGE) class $(PY) -m tests.classroom _build/class --count 3000 --grade
 
-problems: $(ENV) ## write problem sets, learner's and instructor's, and a list to print (ARGS='--learner NAME')
+problems: $(ENV) ## write problem sets, learner's and instructor's, and lists to print, HTML and PDF (ARGS=--help)
 	@$(PY) -m notebooks.problems $(ARGS)
 
 lint: $(ENV) ## check style (.venv/bin/ruff format . repairs most of it)

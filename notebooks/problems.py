@@ -1,14 +1,20 @@
-"""Write problem sets, one notebook for each chapter: a learner's edition, an instructor's, and a list to print.
+"""Write problem sets: a learner's edition, an instructor's, and lists to print, as HTML and as PDF.
 
-    python -m notebooks.problems                   both editions and the list, into _build/problems/
-    python -m notebooks.problems --learner "Ada"   with this learner's own numbers, and the results for the instructor
-    python -m notebooks.problems --out FOLDER      elsewhere
+    python -m notebooks.problems                             a set for each chapter, into _build/problems/
+    python -m notebooks.problems --exercises rope,gate --title "Problem set 3" --out FOLDER       one set, of these
+    python -m notebooks.problems --assignment term/ps3       one set, as assignment.toml says, into term/ps3/handout/
+    python -m notebooks.problems … --roster roster.csv       with numbers of their own for each learner
+    python -m notebooks.problems … --learner "Ada"           with one learner's numbers
 
 Prompts, stubs and solutions come from the chapters, points, hints and known mistakes from `exercises`. The learner's
 edition holds no solution. `make notebooks` keeps a copy of it in notebooks/problems/, for Colab and Binder.
 """
 
 import argparse
+import csv
+import functools
+import io
+import os
 import re
 import sys
 from dataclasses import dataclass, field
@@ -17,13 +23,16 @@ from pathlib import Path
 import jupytext
 import nbformat
 import yaml
-from latex2mathml.converter import convert
-from nbconvert import HTMLExporter
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 import exercises
 from exercises.engine.questions import asked, solved, wrong_values
+from exercises.grade import assignment, roster
+from exercises.grade.command import status_of
+from exercises.grade.gradebook import page_name
+from exercises.grade.run import Refusal, must_be_known, write
 from exercises.spec import Choice, Code, Number, sentence
+from notebooks import paper
 from notebooks.generate import BOOTSTRAP, METADATA, ROOT, number_cells
 from notebooks.plain import DIRECTIVE, Plain, options, take
 
@@ -33,27 +42,6 @@ import numpy as np
 from exercises import check, hint, learner, progress, question
 
 learner({name!r}, solutions=False)  # your name; some exercises give each learner other numbers"""
-
-PAGE = """\
-<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>
-body {{ max-width: 44em; margin: 2em auto; padding: 0 1em; font: 11pt/1.5 serif; }}
-h1, h2, h3 {{ line-height: 1.2; break-after: avoid; }}
-a.anchor-link {{ display: none; }}
-pre {{ font-size: 9pt; border: 1px solid #888; padding: .5em; white-space: pre-wrap; break-inside: avoid; }}
-code {{ font-size: 90%; }}
-</style>
-</head>
-<body>
-{body}
-</body>
-</html>
-"""
 
 
 @dataclass
@@ -126,7 +114,7 @@ def sets(root=ROOT):
     for chapter in sorted(Path(root, "chapters").glob("[0-9]*.md")):
         title = re.search(r"^# (.*)$", chapter.read_text(), flags=re.MULTILINE)[1]
         if its := problems(chapter):
-            found[chapter] = (title, its)
+            found[chapter] = (f"Problems: {title}", its)
     return found
 
 
@@ -160,49 +148,45 @@ def instructor_edition(title, its, name="", root=ROOT):
     return number_cells(new_notebook(cells=cells, metadata=METADATA))
 
 
-def printable(found, name=""):
-    """The list of all problems as one page of HTML that needs nothing else; each chapter's begin on a new sheet."""
-    cells = [new_markdown_cell(f"# Problems of {_title()}\n\nName: {name or '_' * 40}")]
-    for title, its in found.values():
-        front = _front(title, its).partition("`check`")[0].replace("# ", "## ", 1)
-        cells.append(new_markdown_cell(f'<div style="break-before: page"></div>\n\n{front}'))
-        for number, problem in enumerate(its, 1):
-            spec = exercises.load(problem.id)
-            prompt = _prompt(number, problem).replace("## ", "### ", 1)
-            if not isinstance(spec, Code):  # what `question` shows
-                note = asked(spec, name)
-                shown = [line for line in (*note.lines, *note.table) if line != spec_question(spec)]
-                items = [f"    - {line[2:]}" if line.startswith("– ") else f"- {line}" for line in shown]
-                prompt += "\n\n" + "\n".join(items)
-            cells.append(new_markdown_cell(as_mathml(prompt)))
-            code = [source for source in problem.code if not source.startswith("question(")]
-            cells.append(new_code_cell("\n\n".join(code)))
-    # the bare template: the full one draws on scripts from elsewhere
-    exporter = HTMLExporter(template_name="basic", exclude_input_prompt=True, exclude_output_prompt=True)
-    body = exporter.from_notebook_node(new_notebook(cells=cells, metadata=METADATA))[0]
-    return PAGE.format(title=f"Problems of {_title()}", body=body)
+def selected(ids, title, where, root=ROOT):
+    """One set of these exercises, in this order, in the form of `sets`; Refusal for one that is none, or named twice.
+
+    ids : list of str; title : str, which also names the set's files; where : what names the ids, for the Refusal
+    """
+    must_be_known(where, ids)
+    for at, id in enumerate(ids):
+        if id in ids[:at]:
+            raise Refusal(f"{where}: {id} stands there twice; once is enough")
+    known = {problem.id: problem for _, its in sets(root).values() for problem in its}
+    slug = re.sub(r"[\W_]+", "-", title.casefold()).strip("-")
+    return {Path(slug or "problems"): (title, [known[id] for id in ids])}
 
 
-def spec_question(spec):
-    """The line that repeats the prompt, where there is one."""
-    return f"{spec.question} Answer in {spec.unit}." if isinstance(spec, Number) else ""
+def numbers_table(its, learners):
+    """A table for the instructor: what each learner was given where numbers are asked for, and the answer to it."""
+    file = io.StringIO()
+    rows = csv.writer(file, lineterminator="\n")
+    rows.writerow(["learner", "name", "exercise", "given", "answer"])
+    asking = [spec for spec in (exercises.load(problem.id) for problem in its) if isinstance(spec, Number)]
+    for learner in learners:
+        for spec in asking:
+            given = ", ".join(asked(spec, learner.name).table)
+            answer = solved(spec, learner.name).lines[0]
+            rows.writerow([*map(roster.guarded, (learner.id, learner.name)), spec.id, given, answer])
+    return file.getvalue()
 
 
-def as_mathml(text):
-    """Markdown with its formulas as MathML, which a browser prints without a network; code is left alone."""
-
-    def formula(match):
-        if match["code"]:
-            return match[0]
-        display = "block" if match["display"] else "inline"
-        return convert(re.sub(r"\\tag\{.*?\}", "", match["display"] or match["inline"]).strip(), display=display)
-
-    pattern = r"(?P<code>```.*?```|`[^`]*`)|\$\$(?P<display>.*?)\$\$|\$(?P<inline>[^$]+)\$"
-    return re.sub(pattern, formula, text, flags=re.DOTALL)
+def printable(title, found, name="", due=None, solutions=False):
+    """The list of all problems as one page of HTML; with solutions for the instructor. `found` is as from `sets`."""
+    if solutions:
+        title += " (instructor's edition)"
+    found = {source: (its_title.removeprefix("Problems: "), its) for source, (its_title, its) in found.items()}
+    return paper.page(title, found, name, due, functools.partial(_rubric, name=name) if solutions else None)
 
 
-def _title(root=ROOT):
-    return yaml.safe_load(Path(root, "_config.yml").read_text())["title"]
+def book_title(root=ROOT):
+    """What the list of all chapters' problems is called."""
+    return "Problems of " + yaml.safe_load(Path(root, "_config.yml").read_text())["title"]
 
 
 def _bootstrap(root):
@@ -213,8 +197,8 @@ def _front(title, its, edition=""):
     specs = [exercises.load(problem.id) for problem in its]
     points, minutes = sum(s.points for s in specs), sum(s.minutes for s in specs)
     return (
-        f"# Problems: {title}{edition}\n\n"
-        f"{len(its)} problem{'s' * (len(its) != 1)}, {points} points, about {minutes} minutes. "
+        f"# {title}{edition}\n\n"
+        f"{paper.count(len(its), 'problem')}, {points} points, about {minutes} minutes. "
         '`check` judges an answer as often as you like; `hint("…")` helps one step at a time.'
     )
 
@@ -229,7 +213,7 @@ def _prompt(number, problem, name=""):
 
 def _rubric(spec, name=""):
     """What an instructor needs beside the prompt: time, points, what people get wrong, the ladder of hints."""
-    points = f"{spec.points} point{'s' * (spec.points != 1)}"
+    points = paper.count(spec.points, "point")
     lines = ["### Rubric", "", f"{points}, about {spec.minutes} minutes, {'★' * spec.stars}."]
     lines += ["", "All points for an answer that passes `check`; none is given in part."]
     if isinstance(spec, Number):
@@ -249,24 +233,79 @@ def _rubric(spec, name=""):
     return "\n".join(lines)
 
 
-def main(arguments=None, root=ROOT):
+def main(arguments=None, root=ROOT, say=print):
     """Do what the command line asks; return the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--learner", default="", help="whose numbers the learner's edition has")
-    parser.add_argument("--out", type=Path, default=Path(root, "_build", "problems"))
-    asked_for = parser.parse_args(arguments)
-    found = sets(root)
-    for chapter, (title, its) in found.items():
-        for edition, notebook in (
-            ("learner", learner_edition(title, its, asked_for.learner, root)),
-            ("instructor", instructor_edition(title, its, asked_for.learner, root)),
-        ):
-            path = asked_for.out / edition / f"{chapter.stem}.ipynb"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(nbformat.writes(notebook) + "\n")
-    (asked_for.out / "problems.html").write_text(printable(found, asked_for.learner))
-    count = sum(len(its) for _, its in found.values())
-    print(f"{count} problems of {len(found)} chapters: learner/, instructor/ and problems.html in {asked_for.out}")
+    wanted = _parser().parse_args(arguments)
+    return status_of(lambda: _write(wanted, root, say))
+
+
+def _parser():
+    parser = argparse.ArgumentParser(
+        prog="python -m notebooks.problems", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--exercises", default="", help="ids, with commas: one set of these, in this order")
+    what.add_argument("--assignment", type=Path, help="folder with an assignment.toml, which names title and exercises")
+    whose = parser.add_mutually_exclusive_group()
+    whose.add_argument("--roster", type=Path, help="a learner's edition for each learner in it, with their own numbers")
+    whose.add_argument("--learner", default="", help="whose numbers all editions have")
+    parser.add_argument("--title", default="", help="of the one set")
+    parser.add_argument("--paper", choices=paper.PAPERS, default="A4", help="of the PDFs (A4)")
+    parser.add_argument("--out", type=Path, help="folder; default: _build/problems, or handout/ in the assignment")
+    return parser
+
+
+def _write(wanted, root, say):
+    """Write all that is asked for; return the exit status."""
+    title, due, out = wanted.title, None, wanted.out or Path(root, "_build", "problems")
+    ids, where = assignment.ids_in(wanted.exercises), "--exercises"
+    if wanted.assignment:
+        task = assignment.read(wanted.assignment)
+        title, due, ids = title or task.title, task.due, task.exercises
+        out, where = wanted.out or wanted.assignment / "handout", wanted.assignment / assignment.FILE
+        if not ids:
+            raise Refusal(f'{where} names no exercises; add exercises = ["rope", "gate"]')
+    if title and not ids:
+        raise Refusal("--title names one set, of the exercises that --exercises or --assignment gives")
+    title = title or ("Problem set" if ids else book_title(root))
+    found = selected(ids, title, where, root) if ids else sets(root)
+    learners = roster.read(wanted.roster) if wanted.roster else []
+    for folder in ("learner", "instructor"):
+        (out / folder).mkdir(parents=True, exist_ok=True)
+    for source, (its_title, its) in found.items():
+        stem = source.stem
+        _save(out / "learner" / f"{stem}.ipynb", learner_edition(its_title, its, wanted.learner, root))
+        _save(out / "instructor" / f"{stem}.ipynb", instructor_edition(its_title, its, wanted.learner, root))
+        for learner in learners:
+            own = learner_edition(its_title, its, learner.name, root)
+            _save(out / "learner" / stem / f"{page_name(learner)}.ipynb", own)
+        if learners:
+            write(out / "instructor" / f"{stem}.csv", numbers_table(its, learners))
+    pages = {
+        out / "problems": printable(title, found, wanted.learner, due),
+        out / "instructor" / "instructor": printable(title, found, wanted.learner, due, solutions=True),
+    }
+    for path, text in pages.items():
+        write(path.with_suffix(".html"), text)
+    what = paper.count(sum(len(its) for _, its in found.values()), "problem")
+    say(f"{what} in {paper.count(len(found), 'set')}: learner/, instructor/ and problems.html in {out}")
+    return _print(pages, wanted.paper, say)
+
+
+def _save(path, notebook):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write(path, nbformat.writes(notebook) + "\n")
+
+
+def _print(pages, size, say):
+    """Write the PDFs; return the exit status. That there is no Chromium is a failure in CI alone."""
+    chromium = paper.browser()
+    if chromium is None:
+        say(f"NO PDF: {paper.REMEDY}")
+        return int(os.environ.get("CI") == "true")
+    for path, text in pages.items():
+        length = paper.count(paper.write_pdf(text, path.with_suffix(".pdf"), chromium, size), "page")
+        say(f"{path.name}.pdf: {length}, {size}")
     return 0
 
 

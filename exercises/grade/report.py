@@ -131,19 +131,20 @@ def summary(counts, guarantee):
     }
     for heading, names in lists.items():
         if names:
-            rows += ["", f"## {heading}", "", *(f"- {_escaped(name)}" for name in names)]
+            rows += ["", f"## {heading}", "", *(f"- {escaped(name)}" for name in names)]
     return "\n".join([*rows, "", "## How the code was held in", "", guarantee, ""])
 
 
 # ---- the learner's ----
 
 
-def _heading(result):
+def heading(result):
+    """The points of a result, in words."""
     return f"{number(result['points'])} of {number(result['out_of'])} points"
 
 
-def _lines(id, part):
-    """(title, the lines) of one exercise."""
+def told(id, part):
+    """(title, lines, how it was found) of one exercise."""
     exercise = exercises.load(id)
     mark = "✓" if part["status"] == "passed" else "○" if part["status"] in ("missing", "not attempted") else "✗"
     title = f"{mark} {exercise.title}: {number(part['points'])} of {number(part['out_of'])} points"
@@ -157,27 +158,28 @@ def _way(part):
     return f"{WAYS[part['found']]}, {part['where']}" if part["found"] and part["where"] else WAYS.get(part["found"], "")
 
 
-def _front(result):
+def front(result):
+    """The lines that stand before the exercises."""
     lines = [f"Numbers of {result['learner']}."] if result["learner"] else []
     return [*([result["reason"]] if result["status"] == "unreadable" else []), *lines, *result["notes"]]
 
 
 def as_markdown(result):
     """What a learner reads, as Markdown. What came from the learner cannot become markup."""
-    rows = [f"# {_escaped(result['submission'])}", "", f"**{_heading(result)}**", ""]
-    for line in _front(result):
-        rows += [_escaped(line), ""]
+    rows = [f"# {escaped(result['submission'])}", "", f"**{heading(result)}**", ""]
+    for line in front(result):
+        rows += [escaped(line), ""]
     for id, part in result["exercises"].items() if result["status"] == "graded" else ():
-        title, lines, way = _lines(id, part)
+        title, lines, way = told(id, part)
         rows += [f"## {title}", ""]
         for line in lines:
-            rows += [_escaped(line), ""]
+            rows += [escaped(line), ""]
         if way:
             rows += [f"*{way}*", ""]
     return "\n".join(rows)
 
 
-def _escaped(text):
+def escaped(text):
     """Markdown that shows this text: outside of `code` nothing of it is markup, and nowhere a tag."""
     if "``" in text:  # Markdown pairs runs of them
         text = text.replace("`", "'")
@@ -189,10 +191,10 @@ def _escaped(text):
 
 def as_html(result):
     """The same as a page that needs nothing else."""
-    body = [f"<h1>{html.escape(result['submission'])}</h1>", f'<p class="points">{_heading(result)}</p>']
-    body += [f"<p>{_inline(line)}</p>" for line in _front(result)]
+    body = [f"<h1>{html.escape(result['submission'])}</h1>", f'<p class="points">{heading(result)}</p>']
+    body += [f"<p>{_inline(line)}</p>" for line in front(result)]
     for id, part in result["exercises"].items() if result["status"] == "graded" else ():
-        title, lines, way = _lines(id, part)
+        title, lines, way = told(id, part)
         body.append(f"<h2>{html.escape(title)}</h2>")
         body += [f"<p>{_inline(line)}</p>" for line in lines]
         body += [f'<p class="way">{_inline(way)}</p>'] if way else []

@@ -15,12 +15,14 @@ from exercises.engine.verdict import NOT_ATTEMPTED, PASSED, not_attempted, not_y
 from exercises.grade import closing
 from exercises.grade.answer import Answer, Lost, how_it_ended, plain
 from exercises.grade.boxes import BoxError
+from exercises.grade.inside.sketch import BITS, MOST
 from exercises.grade.inside.wire import Late, WireError, decode
 from exercises.spec import Choice, Code, Number
 
 LARGEST = 32_000_000  # bytes of a submission; a notebook full of pictures has a fifth of it
 READING_SECONDS = 20.0
 _READ_LIMIT = 1 << 23  # bytes of what the reader may say
+MOST_WORDS = 5_000  # characters of an explanation
 _FOUND = {"id", "metadata", "name", "position", ""}
 _NO_EXERCISE = {"status": "missing", "found": "", "where": "", "line": "It was not found in this file."}
 
@@ -29,16 +31,20 @@ class Unreadable(Exception):
     """A file that holds no submission; the message says why."""
 
 
-def grade(path, name, ids, secret, reader, runner):
-    """The result of the submission in the file `path`, as a dict that JSON can hold. Never raises for what is in it.
+def grade(name, data, ids, secret, reader, runner):
+    """The result of a submission, as a dict that JSON can hold. Never raises for what is in it.
 
-    `name` is what the submission is called, `ids` the exercises, `secret` the bytes that seeds are made of; `reader`
-    and `runner` are boxes.
+    Parameters
+    ----------
+    name : what the submission is called; data : its bytes, or the Unreadable that says why there are none
+    ids : the exercises; secret : the bytes that seeds are made of
+    reader, runner : boxes; they are not used where there is no data
     """
     exercises = [load(id) for id in ids]
     result = {"submission": name, "digest": "", "learner": "", "status": "graded", "reason": "", "notes": []}
     try:
-        data = _contents(path)
+        if isinstance(data, Unreadable):
+            raise data
         result["digest"] = hashlib.sha256(data).hexdigest()
         found = _read(name, data, exercises, reader)
         if found["error"]:
@@ -63,22 +69,22 @@ def grade(path, name, ids, secret, reader, runner):
     return result
 
 
-def _contents(path):
-    """The bytes of a regular file of bearable size. A link is not followed: it may lead anywhere."""
+def contents(path):
+    """The bytes of a regular file of bearable size, or Unreadable. A link is not followed: it may lead anywhere."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as file:
             about = os.fstat(file.fileno())
             if not stat.S_ISREG(about.st_mode):
-                raise Unreadable("This is no ordinary file. Hand in the notebook itself.")
+                return Unreadable("This is no ordinary file. Hand in the notebook itself.")
             if about.st_size > LARGEST:
                 size, most = f"{about.st_size / 1e6:.0f} MB", f"{LARGEST / 1e6:.0f} MB"
-                raise Unreadable(f"The file has {size}, and at most {most} are read. Clear the outputs.")
+                return Unreadable(f"The file has {size}, and at most {most} are read. Clear the outputs.")
             return file.read(LARGEST + 1)
     except OSError as error:
         if Path(path).is_symlink():
-            raise Unreadable("This is a link to another file, and links are not followed.") from None
-        raise Unreadable(f"The file could not be opened: {error.strerror}.") from None
+            return Unreadable("This is a link to another file, and links are not followed.")
+        return Unreadable(f"The file could not be opened: {error.strerror}.")
 
 
 def _read(name, data, exercises, reader):
@@ -129,8 +135,15 @@ def _checked(found, exercises):
             kept["expression"] = str(one["expression"])
             for key in ("prints", "attributes", "mentions"):
                 kept[key] = [str(item) for item in one[key]]
+            kept["sketch"] = _numbers(one["sketch"])
         checked["exercises"][exercise.id] = kept
     return checked
+
+
+def _numbers(sketch):
+    if len(sketch) > MOST or not all(type(one) is int and 0 <= one < 1 << BITS for one in sketch):
+        raise ValueError("no sketch")
+    return sketch
 
 
 def _seed(secret, digest, id):
@@ -187,6 +200,7 @@ def _run(exercise, one, learner, seed, runner, several):
             if isinstance(answer.error, NotImplementedError):
                 return not_attempted(exercise), answer.failed
             return not_yet(exercise, (describe_error(answer.error),), helps=False), answer.failed
+        one["value"] = None if isinstance(exercise, Code) else answer.value
         verdict = _judged(exercise, answer.value, learner, seed)
     if answer.unsure:
         return None, []
@@ -216,4 +230,12 @@ def _told(exercise, one, verdict, notes, sound):
         "diagnosis": verdict.diagnosis,
         "notes": [] if passed else notes,
         "sound": sound,
+        "words": _words(exercise, one.get("value")),
+        "sketch": one.get("sketch", []),
     }
+
+
+def _words(exercise, value):
+    """The explanation in an answer that asks for one, for a person to read."""
+    why = value.get("why") if isinstance(exercise, Choice) and exercise.words and isinstance(value, dict) else None
+    return plain(why, MOST_WORDS) if isinstance(why, str) else ""

@@ -16,6 +16,8 @@ import types
 import warnings
 from dataclasses import dataclass, field
 
+from .sketch import pieces, sketch
+
 # Limits. A submission is far below each of them; a file made to take long is cut, and the rest of it is read.
 MAX_BYTES = 32_000_000  # JSON of this size may take forty times as much memory
 MAX_CELLS = 5_000  # in a chapter of this course there are sixty
@@ -29,6 +31,7 @@ MAX_COMPREHENSIONS = 10  # inside of each other; compiling 25 crashes Python 3.1
 MAX_LITERAL = 20_000  # characters of a value that is read and not run
 MAX_CHECKS = 100  # of one exercise; the last are looked at
 MAX_ATTRIBUTES = 50_000
+MAX_SKETCHED = 200_000  # characters of statements that are sketched, once each; a second
 MAX_NOTES = 20
 MAX_LEARNER = 80
 MAX_OTHERS = 30  # exercises that are named and not wanted
@@ -116,6 +119,7 @@ def read(name, data, wanted, fingerprint):
         "expression" : the source of what is the answer after that; "" for "missing" and "syntax"
         "prints", "attributes", "mentions" : sorted lists of str; the fingerprints of all code in program and
             expression, names looked up by dot or `getattr`, packages imported
+        "sketch" : list of int, by which a function that runs is compared with those of others (`sketch`)
     """
     try:
         with warnings.catch_warnings():
@@ -798,6 +802,7 @@ class _Document:
         self.cells = cells
         self.statements = _statements(cells, whole, notes)
         self.binders, self.changers, self._compiled = {}, {}, {}
+        self._pieces, self._left_to_sketch = {}, MAX_SKETCHED
         imported = {name for s in self.statements for name in s.imports}
         made = {name for s in self.statements for name in s.made}
         globals = {name: s.globals for s in self.statements for name in s.made if s.globals}
@@ -996,7 +1001,7 @@ class _Document:
     def result(self, want, find, fingerprint):
         """The dict that `read` gives for one exercise."""
         result = {"found": "", "where": "", "status": "missing", "line": "", "value": None}
-        result |= {"program": [], "expression": "", "prints": [], "attributes": [], "mentions": []}
+        result |= {"program": [], "expression": "", "prints": [], "attributes": [], "mentions": [], "sketch": []}
         if find is None:
             called = [expression.name for _, expression in self.calls.get(want["id"], ()) if expression.name]
             said = f'There is no `check("{want["id"]}", …)` here, and no `{want["answer"]}`.'
@@ -1023,7 +1028,19 @@ class _Document:
         value = _literal(source)
         if value:
             return result | {"status": "literal", "value": value[0]}
-        return result | {"status": "stub" if find.rank == STUB else "run"}
+        if find.rank == STUB:
+            return result | {"status": "stub"}
+        if want["kind"] == "code":
+            sources = [*(s.source for s in needed), expression.source]
+            result["sketch"] = sketch(set().union(*map(self._pieces_of, sources)))
+        return result | {"status": "run"}
+
+    def _pieces_of(self, source):
+        """The pieces of a statement; it may be in the programs of several exercises."""
+        if source not in self._pieces:
+            self._left_to_sketch -= len(source)
+            self._pieces[source] = pieces(source) if self._left_to_sketch >= 0 else set()
+        return self._pieces[source]
 
     def _prints(self, needed, expression, fingerprint):
         prints = set()

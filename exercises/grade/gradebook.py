@@ -1,0 +1,650 @@
+"""The gradebook: what each learner of the roster gets for one assignment, and why.
+
+OUT/gradebook.csv   a row for each learner
+OUT/learners/       what each of them gets back
+OUT/to_read.csv     explanations that no person has marked yet
+OUT/gradebook.md    what a person should look at
+"""
+
+import contextlib
+import csv
+import json
+import math
+import os
+import re
+import shutil
+import tempfile
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import exercises
+from exercises.grade import marks, report, roster, run
+from exercises.grade.assignment import moment
+from exercises.grade.roster import Learner, guarded, unguarded
+from exercises.grade.run import Refusal
+
+COLUMNS = (
+    *("id", "name", "email", "section", "points", "out_of", "earned", "penalty"),
+    *("received", "late", "attempt", "attempts", "submission", "status", "comment", "notes"),
+)
+GRADED, UNREADABLE, NOTHING, TOO_LATE = "graded", "unreadable", "nothing handed in", "too late"
+_BY_NAME = "found by the name in the notebook alone"
+_FILE_TIME = "the time is that of the file"
+_DAY = timedelta(days=1)
+_LATEST = 4_000_000_000  # seconds, in 2096: whoever owns a file can give it a time that is in no calendar
+_NOTES = 20  # on one learner
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one learner gets for one assignment.
+
+    submission : str, the file that counts, "" if none
+    attempts : int, how many files came; attempt : int, which of them counts, from 1 in order of time, 0 if none
+    received : datetime or None; late : timedelta after the due date, 0 if in time or within the grace
+    earned : float, points of the attempt, manual points included; penalty : float, what lateness takes off
+    points : float, earned - penalty; out_of : float
+    parts : dict, exercise id -> points, manual ones included
+    comments : tuple of (exercise id or "", text), of people
+    status : "graded", "unreadable", "nothing handed in" or "too late"
+    notes : tuple of str, what a person should know
+    """
+
+    learner: Learner
+    submission: str
+    attempts: int
+    attempt: int
+    received: datetime | None
+    late: timedelta
+    earned: float
+    penalty: float
+    points: float
+    out_of: float
+    parts: dict
+    comments: tuple
+    status: str
+    notes: tuple
+
+
+# ---- the rules ----
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What the rules need to know of one file of a learner: so little that a university's fit into memory.
+
+    name : str; received : datetime; earned : float, points for exercises, manual ones included; readable : bool
+    """
+
+    name: str
+    received: datetime
+    earned: float
+    readable: bool
+
+
+def lateness(received, due, assignment):
+    """How long after `due` something came; 0 if in time, or within the grace. Both times are aware.
+
+    In UTC: Python subtracts two times of one zone as the clocks on the wall show them, so that the night in which they
+    are put back would last an hour less.
+    """
+    if due is None:
+        return timedelta(0)
+    late = received.astimezone(UTC) - due.astimezone(UTC)
+    return late if late > timedelta(minutes=assignment.grace_minutes) else timedelta(0)
+
+
+def is_too_late(late, assignment):
+    """Does something so late count nothing?"""
+    return bool(late) and assignment.days is not None and late > timedelta(days=assignment.days)
+
+
+def penalty(earned, late, assignment):
+    """What lateness takes off the points: a share for each 24 hours begun after the due date, never more than all."""
+    if is_too_late(late, assignment):
+        return earned
+    share = min(1.0, assignment.percent_per_day / 100 * math.ceil(late / _DAY))
+    return min(earned, _rounded(earned * share))
+
+
+def choose(attempts, due, assignment):
+    """The index of the Attempt that counts, among one or more in order of time.
+
+    The best is the one with the most points after the penalty, of equal ones the earlier. The last is the last that
+    can be read and is not too late to count, so that a broken file does not undo a whole one.
+    """
+
+    def rank(at):
+        late = lateness(attempts[at].received, due, assignment)
+        counts = attempts[at].readable, not is_too_late(late, assignment)
+        if assignment.attempts == "last":
+            return *counts, at
+        earned = attempts[at].earned
+        return earned - penalty(earned, late, assignment), *counts, -at
+
+    return max(range(len(attempts)), key=rank)
+
+
+def _rounded(points):
+    return round(points, 4)  # sums of tenths are none
+
+
+# ---- what was handed in ----
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """An Attempt, and how its owner was found."""
+
+    attempt: Attempt
+    sure: bool  # its owner is not only who the notebook says
+    dated: bool  # its time was written down
+    names: int  # the index of another learner, whom the notebook names; or -1
+    texts: tuple  # what `marks.text_of` says of its explanations
+
+
+class _Inbox:
+    """submissions.csv: whose is which file, and when it came."""
+
+    def __init__(self, file, finder):
+        self.finder, self.told, self.nobodys = finder, {}, set()
+        header, rows = roster.table(file) if file and Path(file).exists() else (["submission"], [])
+        at = roster.columns(header, ("submission",), ("learner", "received"), file)
+        lines = {}
+        for line, row in rows:
+            where = f"{file}, line {line}"
+            cells = {key: row[index] for key, index in at.items()}
+            name, who, when = cells["submission"], cells.get("learner", "").strip(), cells.get("received", "").strip()
+            learner = finder.wanted(who, where) if who else None
+            received = moment(when, f"{where}: received").replace(microsecond=0) if when else None
+            if name in self.told and self.told[name] != (learner, received):
+                raise Refusal(f"{file}: {name} stands in line {lines[name]} and otherwise in line {line}")
+            self.told[name], lines[name] = (learner, received), line
+            if learner is None and "learner" in cells:
+                self.nobodys.add(name)
+
+    def look(self, folder, name, claimed):
+        """(Learner or None, why it is nobody's, is it sure, received, was the time written down) of a file."""
+        learner, received = self.told.get(run.printable(name), (None, None))
+        dated, sure, why = received is not None, True, ""
+        if not dated:
+            seconds = int(os.lstat(Path(folder, name)).st_mtime)
+            received = datetime.fromtimestamp(min(max(seconds, 0), _LATEST)).astimezone()
+        if run.printable(name) in self.nobodys:  # its own name is its author's choice
+            return None, "submissions.csv says nobody's", True, received, dated
+        if learner is None:
+            learner, why = self.finder.look(run.printable(name))
+        if learner is None and not why:
+            learner, sure = claimed, False
+        return learner, why, sure, received, dated
+
+
+def _extensions(file, finder):
+    """{learner's id: due} of extensions.csv."""
+    if not file or not Path(file).exists():
+        return {}
+    header, rows = roster.table(file)
+    at = roster.columns(header, ("learner", "due"), (), file)
+    found, lines = {}, {}
+    for line, row in rows:
+        where = f"{file}, line {line}"
+        id = finder.wanted(row[at["learner"]], where).id
+        due = moment(row[at["due"]], f"{where}: due")
+        if found.get(id, due) != due:
+            raise Refusal(f"{file}: {id} has a date in line {lines[id]} and another one in line {line}")
+        found[id], lines[id] = due, line
+    return found
+
+
+# ---- the gradebook ----
+
+
+@dataclass
+class Book:
+    """What a gradebook came to.
+
+    out : Path; ids : the exercises; statuses : Counter of Row.status; to_read : int, explanations to be marked
+    unclaimed : [(file, why it is nobody's)]; absent : files of submissions.csv that are not there
+    empty_handed : learners who handed in nothing
+    notes : [(learner, note)]; undated : int, files whose time was not written down
+    """
+
+    out: Path
+    ids: tuple
+    statuses: Counter = field(default_factory=Counter)
+    to_read: int = 0
+    unclaimed: list = field(default_factory=list)
+    absent: list = field(default_factory=list)
+    empty_handed: list = field(default_factory=list)
+    notes: list = field(default_factory=list)
+    undated: int = 0
+    _counted: list = field(default_factory=list, repr=False)
+
+    def counted(self):
+        """(result, learner) of each file that counts, one at a time; the learner as text, another one for each."""
+        names = (name for name, _ in self._counted)
+        for result, (_, learner) in zip(run.results(self.out, names), self._counted):
+            yield result, label(learner)
+
+    def told(self):
+        """Lines for the screen."""
+        counts = ", ".join(
+            f"{self.statuses[s]} {s}" for s in (GRADED, UNREADABLE, TOO_LATE, NOTHING) if self.statuses[s]
+        )
+        yield f"{self.statuses.total()} learners: {counts}; gradebook: {self.out / 'gradebook.csv'}"
+        if self.unclaimed:
+            yield f"{_many(len(self.unclaimed), 'file')} of NOBODY in the roster: write whose in submissions.csv"
+        if self.to_read:
+            yield f"{_many(self.to_read, 'explanation')} to be marked by a person: {self.out / 'to_read.csv'}"
+        if self.unclaimed or self.absent or self.notes or self.empty_handed:
+            yield f"what to look at: {self.out / 'gradebook.md'}"
+
+
+def label(learner):
+    """A learner as text, another one for each."""
+    return learner.id if learner.name == learner.id else f"{learner.name} ({learner.id})"
+
+
+def write(out, names, folder, learners, assignment, received=None, manual=None, extensions=None):
+    """Write the gradebook of a run, and all that goes with it; return the Book.
+
+    Parameters
+    ----------
+    out : folder of the run; names : of the submissions in it, as `run.submissions` gives them; folder : where these lie
+    learners : [Learner], in the order of the rows; assignment : Assignment
+    received, extensions : paths of submissions.csv and extensions.csv; manual : folder of the marks of people. What is
+        None or is not there says nothing.
+
+    A file is whose submissions.csv says; else whose its path says (`roster.Finder`); else his whom the notebook names,
+    which anybody can write. So that name decides only for learners who have no other file, and is noted. Refusal says
+    what in these files cannot be.
+    """
+    out = Path(out)
+    ids = tuple(json.loads((out / "run.json").read_text(encoding="utf-8"))["exercises"])
+    out_of = {id: exercises.load(id).points for id in ids}
+    finder = roster.Finder(learners)
+    inbox, due = _Inbox(received, finder), _extensions(extensions, finder)
+    marked = marks.Marks(manual if manual and Path(manual).is_dir() else None, finder, out_of)
+    book = Book(out, ids)
+    files = _files(out, names, folder, learners, inbox, marked, book)
+    (out / "learners").mkdir(exist_ok=True)
+    pages = set()
+    with writing(out / "gradebook.csv") as table, _Readings(out / "to_read.csv") as readings:
+        rows = csv.writer(table, lineterminator="\n")
+        rows.writerow([*COLUMNS, *ids])
+        for at, learner in enumerate(learners):
+            mine = files.pop(at, [])
+            its_due = due.get(learner.id, assignment.due)
+            row, result = _row(out, learner, mine, its_due, assignment, marked, out_of, learners)
+            rows.writerow(_cells(row, ids))
+            later = _later(mine, row.attempt - 1) if mine else ()
+            pages |= _write_pages(out / "learners", row, result, assignment, marked, later)
+            if result:
+                book._counted.append((mine[row.attempt - 1].attempt.name, learner))
+            if result and row.status != TOO_LATE:
+                readings.add(learner, result, marked)
+            book.statuses[row.status] += 1
+            book.empty_handed += [label(learner)] if row.status == NOTHING else []
+            book.notes += [(label(learner), note) for note in row.notes]
+    for stale in (out / "learners").iterdir():
+        if stale.suffix in (".md", ".html") and stale.name not in pages:
+            stale.unlink()
+    book.to_read = readings.count
+    run.write(out / "gradebook.md", _summary(book, assignment))
+    return book
+
+
+def _files(out, names, folder, learners, inbox, marked, book):
+    """{index of a learner: his files in order of time}; what is nobody's goes into the book."""
+    index = {learner.id: at for at, learner in enumerate(learners)}
+    files = {}
+    for name, result in zip(names, run.results(out, names)):
+        claimed = inbox.finder.by_name(result["learner"]) if result["learner"] else None
+        learner, why, sure, received, dated = inbox.look(folder, name, claimed)
+        book.undated += not dated
+        if learner is None:
+            named = (
+                f"its notebook names {result['learner']}, which is no one of the roster" if result["learner"] else ""
+            )
+            book.unclaimed.append((run.printable(name), why or named))
+            continue
+        attempt = Attempt(name, received, _earned(result, learner, marked, book.ids), result["status"] == GRADED)
+        names_other = index[claimed.id] if claimed is not None and claimed.id != learner.id else -1
+        texts = tuple(marks.text_of(part["words"]) for part in result["exercises"].values() if part.get("words"))
+        files.setdefault(index[learner.id], []).append(_File(attempt, sure, dated, names_other, texts))
+    for at, mine in files.items():
+        surer = [file for file in mine if file.sure]
+        if surer and len(surer) < len(mine):
+            why = f"its notebook names {label(learners[at])}, who has another file"
+            book.unclaimed += [(run.printable(file.attempt.name), why) for file in mine if not file.sure]
+            mine[:] = surer
+        # what came together with a notebook, and is none, is a part of the same attempt
+        whole = {file.attempt.received for file in mine if file.attempt.readable}
+        mine[:] = [file for file in mine if file.attempt.readable or file.attempt.received not in whole]
+        mine.sort(key=lambda file: (file.attempt.received, file.attempt.name))
+        for number, file in enumerate(mine):
+            if later := _later(mine, number):
+                (result,) = run.results(out, [file.attempt.name])
+                earned = _earned(result, learners[at], marked, book.ids, later)
+                mine[number] = replace(file, attempt=replace(file.attempt, earned=earned))
+    there = {run.printable(name) for name in names}
+    book.absent = [name for name in inbox.told if name not in there]
+    book.unclaimed.sort()
+    return files
+
+
+def _later(files, at):
+    """The texts of a learner's explanations that came only after the file at `at`."""
+    came = [file.texts for file in files]
+    return set().union(*came[at + 1 :]).difference(*came[: at + 1])
+
+
+def _earned(result, learner, marked, ids, later=()):
+    """The points for exercises of an attempt."""
+    return _rounded(sum(_parts(result, learner, marked, ids, later)[0].values()))
+
+
+def _parts(result, learner, marked, ids, later=()):
+    """({exercise: points}, comments, exercises with marks for an earlier text) of an attempt, or of none."""
+    parts, comments, earlier = {}, [], []
+    for id in ids:
+        part = result["exercises"][id] if result else {}
+        points, said, old = marked.of(learner.id, id, marks.text_of(part.get("words", "")), later)
+        if points is not None or part:
+            parts[id] = part["points"] if points is None else points
+        comments += [(id, comment) for comment in said]
+        earlier += [id] if old and result else []
+    return parts, comments, earlier
+
+
+def _row(out, learner, files, due, assignment, marked, out_of, learners):
+    """(Row, the result that counts or None) of one learner."""
+    result, chosen, at, late, later = None, None, -1, timedelta(0), ()
+    if files:
+        at = choose([file.attempt for file in files], due, assignment)
+        chosen = files[at]
+        result = next(iter(run.results(out, [chosen.attempt.name])))
+        late, later = lateness(chosen.attempt.received, due, assignment), _later(files, at)
+    parts, comments, earlier = _parts(result, learner, marked, tuple(out_of), later)
+    more, said, _ = marked.of(learner.id, "")
+    # for the whole, a person has given what it is worth as it came
+    from_parts = _rounded(sum(parts.values()))
+    earned = _rounded(max(0.0, from_parts + (more or 0.0)))
+    less = min(earned, penalty(from_parts, late, assignment))
+    if not files:
+        status = NOTHING
+    elif not chosen.attempt.readable:
+        status = UNREADABLE
+    else:
+        status = TOO_LATE if is_too_late(late, assignment) else GRADED
+    notes = [f"{id}: marked for an earlier text" for id in earlier]
+    notes += _notes(files, at, due, assignment, learners)
+    notes[_NOTES:] = [f"and {_many(len(notes) - _NOTES, 'note')} more"] if len(notes) > _NOTES else []
+    row = Row(
+        learner=learner,
+        submission=run.printable(chosen.attempt.name) if files else "",
+        attempts=len(files),
+        attempt=at + 1,
+        received=chosen.attempt.received if files else None,
+        late=late,
+        earned=earned,
+        penalty=less,
+        points=_rounded(earned - less),
+        out_of=sum(out_of.values()),
+        parts=parts,
+        comments=(*(("", comment) for comment in said), *comments),
+        status=status,
+        notes=tuple(notes),
+    )
+    return row, result
+
+
+def _notes(files, at, due, assignment, learners):
+    """What a person should know of a learner's files, first of the one at `at`, which counts."""
+    notes = []
+    for number, file in sorted(enumerate(files), key=lambda one: one[0] != at):
+        its = "" if number == at else f"attempt {number + 1}, {run.printable(file.attempt.name)}: "
+        late = lateness(file.attempt.received, due, assignment)
+        if not file.sure and number == at:
+            notes.append(_BY_NAME)
+        if file.names >= 0:
+            notes.append(f"{its}the notebook names {label(learners[file.names])}")
+        if not file.attempt.readable and number != at:
+            notes.append(f"{its}it could not be read")
+        if is_too_late(late, assignment) and number != at:
+            notes.append(f"{its}it came too late to count")
+        if late and number == at and not file.dated:
+            notes.append(_FILE_TIME)
+        same = number != at and file.attempt.received == files[at].attempt.received
+        if same and assignment.attempts == "last" and file.attempt.readable:
+            notes.append(f"{its}it has the same time as the one that counts")
+    return notes
+
+
+# ---- its files ----
+
+
+@contextlib.contextmanager
+def writing(path):
+    """A file to write, which is there whole in the end, or not at all; the lines need not fit into memory."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+            yield file
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _cells(row, ids):
+    """The cells of a Row."""
+    learner, number = row.learner, report.number
+    texts = [guarded(text) for text in (learner.id, learner.name, learner.email, learner.section)]
+    numbers = [number(points) for points in (row.points, row.out_of, row.earned, row.penalty)]
+    seconds = round(row.late.total_seconds())
+    late = f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}" if seconds else ""
+    times = [row.received.isoformat() if row.received else "", late]
+    comment = "\n".join(_comment(id, text, ids) for id, text in row.comments)
+    told = [guarded(row.submission), row.status, guarded(comment), guarded("\n".join(row.notes))]
+    points = [number(row.parts[id]) if id in row.parts else "" for id in ids]
+    return [*texts, *numbers, *times, row.attempt, row.attempts, *told, *points]
+
+
+def _comment(id, text, ids):
+    """A comment on one line; a sign tells it for the whole where it looks like one for an exercise."""
+    return f"{id}: {text}" if id or text.partition(": ")[0] in ("", *ids) else text
+
+
+def read(path, learners):
+    """The Rows of a gradebook.csv; Refusal if it is none, or of learners who are not in the roster."""
+    return list(rows(path, learners))
+
+
+def rows(path, learners):
+    """The same, one at a time."""
+    known = {learner.id: learner for learner in learners}
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            lines = csv.reader(file)
+            header = next(lines, [])
+            if tuple(header[: len(COLUMNS)]) != COLUMNS:
+                raise Refusal(f"{path}: this is no gradebook; expected are the columns {', '.join(COLUMNS)}")
+            for row in lines:
+                yield _row_of(row, header[len(COLUMNS) :], known, f"{path}, line {lines.line_num}")
+    except FileNotFoundError:
+        raise Refusal(f"{path}: there is no such file; grade first, with a roster") from None
+
+
+def _row_of(row, ids, known, where):
+    cells = dict(zip(COLUMNS, row))
+    id = unguarded(cells["id"])
+    if id not in known:
+        raise Refusal(f"{where}: {id} is not in the roster; grade again with the roster of now")
+    try:
+        hours, minutes, seconds = map(int, (cells["late"] or "0:0:0").split(":"))
+        comment, notes = unguarded(cells["comment"]), unguarded(cells["notes"])
+        comments = []
+        for line in comment.split("\n") if comment else ():
+            before, _, after = line.partition(": ")
+            comments.append((before, after) if before in ("", *ids) else ("", line))
+        return Row(
+            learner=known[id],
+            submission=unguarded(cells["submission"]),
+            attempts=int(cells["attempts"]),
+            attempt=int(cells["attempt"]),
+            received=datetime.fromisoformat(cells["received"]) if cells["received"] else None,
+            late=timedelta(hours=hours, minutes=minutes, seconds=seconds),
+            earned=float(cells["earned"]),
+            penalty=float(cells["penalty"]),
+            points=float(cells["points"]),
+            out_of=float(cells["out_of"]),
+            parts={id: float(points) for id, points in zip(ids, row[len(COLUMNS) :]) if points},
+            comments=tuple(comments),
+            status=cells["status"],
+            notes=tuple(notes.split("\n")) if notes else (),
+        )
+    except (ValueError, KeyError):
+        raise Refusal(f"{where}: the line is damaged; grade again, which writes the file anew") from None
+
+
+class _Readings:
+    """to_read.csv: explanations that no person has marked, all of one exercise together."""
+
+    def __init__(self, path):
+        self.path, self.count, self._parts = path, 0, {}
+
+    def __enter__(self):
+        return self
+
+    def add(self, learner, result, marked):
+        """Write down what is to be read of one result."""
+        for id, part in result["exercises"].items():
+            words = part.get("words", "")
+            text = marks.text_of(words)
+            if words and not marked.is_read(learner.id, id, text):
+                if id not in self._parts:
+                    self._parts[id] = tempfile.TemporaryFile("w+", encoding="utf-8", newline="")
+                rows = csv.writer(self._parts[id], lineterminator="\n")
+                rows.writerow([guarded(learner.id), id, "", "", text, guarded(words)])
+                self.count += 1
+
+    def __exit__(self, kind, *error):
+        try:
+            if kind is None:
+                with writing(self.path) as file:
+                    csv.writer(file, lineterminator="\n").writerow(marks.COLUMNS)
+                    for part in self._parts.values():
+                        part.seek(0)
+                        shutil.copyfileobj(part, file)
+        finally:
+            for part in self._parts.values():
+                part.close()
+
+
+def _summary(book, assignment):
+    """gradebook.md: what the class has, and what a person should look at."""
+    due = f"Due {assignment.due:%Y-%m-%d %H:%M %Z}. " if assignment.due else ""
+    rows = [f"# {report.escaped(assignment.title)}: gradebook", ""]
+    rows += [f"{due}Of several attempts the {assignment.attempts} counts.", "", "| status | learners |", "|---|---|"]
+    rows += [f"| {status} | {count} |" for status, count in sorted(book.statuses.items())]
+    rows.append("")
+    if book.undated:
+        rows += [f"{_many(book.undated, 'file')} without a time in submissions.csv: the time is that of the file.", ""]
+    if book.to_read:
+        rows += [f"{_many(book.to_read, 'explanation')} to be marked: to_read.csv. Copy it to manual/, fill it in.", ""]
+    lists = {
+        "Files of nobody: write whose they are in submissions.csv": [
+            f"{name}: {why}" if why else name for name, why in book.unclaimed
+        ],
+        "In submissions.csv, and not there": book.absent,
+        "What to look at": _by_note(book.notes),
+        "Nothing was handed in": book.empty_handed,
+    }
+    for heading, lines in lists.items():
+        if lines:
+            rows += [f"## {heading}", "", *(f"- {report.escaped(line)}" for line in lines), ""]
+    return "\n".join(rows)
+
+
+def _by_note(notes):
+    """Lines of notes, each with all whom it is on."""
+    found = {}
+    for who, note in notes:
+        found.setdefault(note, []).append(who)
+    return [f"{', '.join(who)}: {note}" for note, who in found.items()]
+
+
+def _many(count, what):
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+# ---- what a learner gets back ----
+
+
+def page_name(learner):
+    """The name of a learner's page, without its ending: the id, where that can be the name of a file everywhere."""
+    if re.fullmatch(r"[A-Za-z0-9](?:[A-Za-z0-9._@+-]{0,60}[A-Za-z0-9])?", learner.id):
+        return learner.id
+    return report.file_name(learner.id, run.hashed(learner.id))
+
+
+def _write_pages(folder, row, result, assignment, marked, later):
+    """Write a learner's page; return the names of its files."""
+    shown = _shown(row, result, assignment, marked, later)
+    name = page_name(row.learner)
+    run.write(folder / f"{name}.md", report.as_markdown(shown))
+    run.write(folder / f"{name}.html", report.as_html(shown))
+    return {f"{name}.md", f"{name}.html"}
+
+
+def _shown(row, result, assignment, marked, later):
+    """The result as the learner gets it back: with what people gave, and how late it came."""
+    front = []
+    if row.submission:
+        when = f"{row.received:%Y-%m-%d %H:%M %Z}"
+        which = f"Attempt {row.attempt} of {row.attempts} counts: " if row.attempts > 1 else ""
+        front.append(f"{which}{row.submission}, received {when}.")
+    else:
+        front.append("Nothing was handed in.")
+    if row.status == UNREADABLE:
+        front.append(result["reason"])
+    if row.late:
+        lost = "nothing counts any more" if row.status == TOO_LATE else f"{report.number(row.penalty)} points off"
+        front.append(f"It came {_span(row.late)} late: {lost}.")
+    more = _rounded(row.earned - sum(row.parts.values()))
+    if more:
+        front.append(f"For the whole, a person gave {report.number(more):+} points.")
+    front += [text for id, text in row.comments if not id]
+    parts = {}
+    for id, points in row.parts.items():
+        part = result["exercises"][id] if result else {}
+        given, said, _ = marked.of(row.learner.id, id, marks.text_of(part.get("words", "")), later)
+        if given is None and row.status == UNREADABLE:
+            continue
+        parts[id] = _marked_part(id, part, points, given is not None, said)
+    shown = {"submission": f"{assignment.title}: {row.learner.name}", "status": GRADED, "reason": ""}
+    shown |= {"learner": result["learner"] if result else "", "exercises": parts}
+    shown |= {"notes": [*front, *(result["notes"] if result else [])]}
+    return shown | {"points": row.points, "out_of": row.out_of}
+
+
+def _marked_part(id, part, points, by_person, comments):
+    """What is shown of an exercise, with what a person gave and said."""
+    out_of = exercises.load(id).points
+    part = {"lines": [], "diagnosis": "", "notes": [], "found": "", "where": "", "status": ""} | part
+    said = ["A person gave these points.", *comments] if by_person else list(comments)
+    status = part["status"]
+    if by_person:
+        status = "passed" if points == out_of else "marked"
+    return part | {"points": points, "out_of": out_of, "status": status, "lines": [*said, *part["lines"]]}
+
+
+def _span(late):
+    """A length of time in words."""
+    minutes = math.ceil(late.total_seconds() / 60)
+    pairs = [(minutes // 1440, "day"), (minutes // 60 % 24, "hour"), (minutes % 60, "minute")]
+    return " ".join([_many(count, what) for count, what in pairs if count][:2])
