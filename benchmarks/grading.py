@@ -1,12 +1,11 @@
 """How many submissions a second the grader does, and on what it spends its time: `python -m benchmarks.grading`.
 
-Right answers to ten light exercises, by the command line with one and two workers, in turns; then in one process, where
-reading, forks, calls and checks are told apart.
+Right answers to ten light exercises, with 1, 2 and 4 processes of this machine, and of a Dask cluster on it, in turns;
+then in one process, where reading, forks, calls and checks are told apart. The rows are those of `chapters/scale.md`.
 """
 
 import argparse
 import contextlib
-import os
 import resource
 import shutil
 import statistics
@@ -24,23 +23,43 @@ def main(arguments=None):
     """Print the rates and the shares."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.grading", description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=300, help="submissions (300)")
-    parser.add_argument("--rounds", type=int, default=7, help="how often each number of workers takes its turn (7)")
+    parser.add_argument("--rounds", type=int, default=7, help="how often each takes its turn (7)")
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4], help="numbers of processes (1 2 4)")
     asked = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as stack:
         folder = Path(place, "submissions")
         folder.mkdir()
         for at in range(asked.count):
             _write(folder, at)
         print(f"{asked.count} submissions of {len(classroom.LIGHT)} exercises, all right")
-        rates = {workers: [] for workers in sorted({1, len(os.sched_getaffinity(0))})}
+        print(f"each has {_size(folder, asked.count)}")
+        ways = {("local", workers): {"workers": workers} for workers in asked.workers}
+        for workers in asked.workers:
+            ways["dask", workers] = {"dask": stack.enter_context(_cluster(workers)).scheduler_address}
+        found = {way: [] for way in ways}
         for _ in range(asked.rounds):
-            for workers, found in rates.items():
-                found.append(_rate(folder, Path(place, "out"), workers))
-        for workers, found in rates.items():
-            shown = f"{statistics.median(found):.1f} a second ({min(found):.1f}–{max(found):.1f})"
-            print(f"  {workers} worker{'s' * (workers > 1)}: {shown}", flush=True)
+            for way, options in ways.items():
+                found[way].append(_run(folder, Path(place, "out"), options))
+        print(f"what is kept of each: {_size(Path(place, 'out'), asked.count)}")
+        print("where,processes,a second,lowest,highest,ms of the writer")
+        for (where, workers), runs in found.items():
+            rates, own = zip(*runs, strict=True)
+            shown = (f"{number:.1f}" for number in (statistics.median(rates), min(rates), max(rates), min(own)))
+            print(",".join([where, str(workers), *shown]), flush=True)
         _shares(folder)
     return 0
+
+
+def _cluster(workers):
+    """A scheduler, and one Dask worker with so many threads."""
+    from distributed import LocalCluster
+
+    return LocalCluster(n_workers=1, threads_per_worker=workers, dashboard_address=":0")
+
+
+def _size(folder, count):
+    """What is below a folder, for each of so many."""
+    return f"{sum(path.stat().st_size for path in folder.rglob('*') if path.is_file()) / 1000 / count:.1f} kB"
 
 
 def _write(folder, at):
@@ -51,25 +70,25 @@ def _write(folder, at):
     (folder / f"{learner}.ipynb").write_text(classroom.as_ipynb(cells), encoding="utf-8")
 
 
-def _rate(folder, out, workers):
-    """Submissions a second of a whole run, without the second or two in which the room is built."""
+def _run(folder, out, options):
+    """(submissions a second, ms of this process for each) from the first result to the last: rooms are built before."""
     shutil.rmtree(out, ignore_errors=True)
-    started, began, count = [], run.grade_all, len(list(folder.iterdir()))
+    clocks, keep = [], run.keep
 
-    def timed(*arguments):
-        start = time.perf_counter()
-        began(*arguments)
-        started.append(time.perf_counter() - start)
+    def keeping(*arguments):
+        keep(*arguments)
+        clocks.append((time.perf_counter(), time.process_time()))
 
-    run.grade_all = timed
+    run.keep = keeping
     try:
-        run.run(folder, out, classroom.LIGHT, seed="benchmark", workers=workers, say=lambda line: None)
+        run.run(folder, out, classroom.LIGHT, seed="benchmark", say=lambda line: None, **options)
     finally:
-        run.grade_all = began
+        run.keep = keep
     wrong = [row for row in (out / "grades.csv").read_text().splitlines()[1:] if ",full marks," not in row]
     if wrong:
         raise SystemExit(f"not all right: {wrong[0]}")
-    return count / started[0]
+    passed, own = (last - first for first, last in zip(clocks[0], clocks[-1]))
+    return (len(clocks) - 1) / passed, 1e3 * own / (len(clocks) - 1)
 
 
 def _shares(folder):
@@ -93,15 +112,14 @@ def _shares(folder):
     try:
         with contextlib.ExitStack() as stack:
             way, room, filter_, uid = stack.enter_context(run.prepared("auto", boxes.Limits()))
-            out = stack.enter_context(tempfile.TemporaryDirectory())
-            run.begin(run.Settings(out, classroom.LIGHT, "", way, str(room), filter_, boxes.Limits(), b"x", uid))
+            run.begin(run.Settings(classroom.LIGHT, "", boxes.Limits(), b"x", way, str(room), filter_, uid))
             _, reader, runner = run._worker
             runner.end = timed("forks", runner.end)
-            submission.grade(names[0], "x", classroom.LIGHT, b"x", reader, runner)
+            submission.grade("x", submission.contents(names[0]), classroom.LIGHT, b"x", reader, runner)
             spent.update(dict.fromkeys(spent, 0.0))
             before, start = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
             for path in names:
-                submission.grade(path, "x", classroom.LIGHT, b"x", reader, runner)
+                submission.grade("x", submission.contents(path), classroom.LIGHT, b"x", reader, runner)
             whole = time.perf_counter() - start
             after = resource.getrusage(resource.RUSAGE_SELF)
             run.finish()

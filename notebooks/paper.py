@@ -70,7 +70,7 @@ def page(title, found, name="", due=None, rubric=None):
         if many:
             sheets.append(f"#set-{at} {{ break-before: page; page: set-{at}; }}")
             sheets.append(_margin(f"@page set-{at}", "top-right", its_title))
-            inside.insert(0, f"<h2>{_line(its_title)}</h2>\n<p>{_sum(its)}.</p>")
+            inside.insert(0, f"<h2>{_line(its_title)}</h2>\n<p>{total(its)}.</p>")
         body.append(f'<section id="set-{at}">\n' + "\n".join(inside) + "\n</section>")
     return PAGE.format(
         title=html.escape(title),
@@ -127,7 +127,7 @@ def _print(text, folder, chromium):
 def _cover(title, found, name, due):
     its = [problem for _, some in found.values() for problem in some]
     points = sum(exercises.load(problem.id).points for problem in its)
-    lines = [f"<h1>{html.escape(title)}</h1>", f'<p class="subtitle">{_sum(its)}.</p>']
+    lines = [f"<h1>{html.escape(title)}</h1>", f'<p class="subtitle">{total(its)}.</p>']
     if due:
         lines.append(f'<p class="subtitle">Due {due.day} {due:%B %Y, %H:%M} ({due:%Z}).</p>')
     fields = [f'Name <span class="name">{html.escape(name)}</span>', "Date <span></span>"]
@@ -141,7 +141,7 @@ def _cover(title, found, name, due):
     return '<header class="cover">\n' + "\n".join(lines) + "\n</header>"
 
 
-def _sum(its):
+def total(its):
     """ "3 problems, 5 points, about 40 minutes"."""
     specs = [exercises.load(problem.id) for problem in its]
     minutes = sum(spec.minutes for spec in specs)

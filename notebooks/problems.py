@@ -194,11 +194,8 @@ def _bootstrap(root):
 
 
 def _front(title, its, edition=""):
-    specs = [exercises.load(problem.id) for problem in its]
-    points, minutes = sum(s.points for s in specs), sum(s.minutes for s in specs)
     return (
-        f"# {title}{edition}\n\n"
-        f"{paper.count(len(its), 'problem')}, {points} points, about {minutes} minutes. "
+        f"# {title}{edition}\n\n{paper.total(its)}. "
         '`check` judges an answer as often as you like; `hint("…")` helps one step at a time.'
     )
 
@@ -263,6 +260,10 @@ def _write(wanted, root, say):
         task = assignment.read(wanted.assignment)
         title, due, ids = title or task.title, task.due, task.exercises
         out, where = wanted.out or wanted.assignment / "handout", wanted.assignment / assignment.FILE
+        own = [id for id in ids if Path(wanted.assignment, task.specs, f"{id.replace('-', '_')}.py").exists()]
+        if task.specs and own:
+            ids = [id for id in ids if id not in own]
+            say(f"NOT in the handout: {', '.join(own)}. Put its prompt, stub and `check` into the notebook yourself.")
         if not ids:
             raise Refusal(f'{where} names no exercises; add exercises = ["rope", "gate"]')
     if title and not ids:

@@ -1,12 +1,18 @@
 """An assignment's rules, its folder, and how a regrade takes the place of the grades; nothing is graded here."""
 
+import json
 import shutil
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+import exercises
 from exercises.grade import assignment, term
+from exercises.grade.__main__ import main
+from exercises.grade.boxes import BoxError
+from exercises.grade.command import status_of
 from exercises.grade.run import Refusal
+from exercises.grade.specs import SpecError
 
 TITLE = 'title = "Problem set 3"\n'
 
@@ -19,7 +25,8 @@ def rules(tmp_path, text):
 def test_rules_are_read(tmp_path):
     about = rules(
         tmp_path,
-        TITLE + 'exercises = ["rope", "gate"]\ndue = 2027-03-05T23:59:00+01:00\nattempts = "last"\nseconds = 3\n'
+        TITLE
+        + 'exercises = ["rope", "gate", "rope"]\ndue = 2027-03-05T23:59:00+01:00\nattempts = "last"\nseconds = 3\n'
         'specs = "own"\nmemory = 512\n[late]\ngrace_minutes = 5\npercent_per_day = 12.5\ndays = 2\n',
     )
     due = datetime(2027, 3, 5, 22, 59, tzinfo=UTC)
@@ -43,6 +50,8 @@ def test_a_title_is_enough_and_a_bom_does_no_harm(tmp_path):
         (TITLE + 'attempts = "first"', "attempts has to be best or last, and is 'first'"),
         (TITLE + 'due = "tomorrow"', "due has to be like 2027-03-05T23:59"),
         (TITLE + "due = 7", "due has to be like 2027-03-05T23:59"),
+        (TITLE + "due = 0001-01-01", "and is 0001-01-01T23:59:59"),
+        (TITLE + 'due = "0207-03-05"', "and is 0207-03-05T23:59:59"),
         (TITLE + "percent = 3", "there is no setting percent; there are title, exercises"),
         (TITLE + "[late]\npercent_per_day = 101", "percent_per_day has to be between 0 and 100, and is 101"),
         (TITLE + '[late]\ndays = "three"', "days has to be a number, and is 'three'"),
@@ -52,6 +61,7 @@ def test_a_title_is_enough_and_a_bom_does_no_harm(tmp_path):
         (TITLE + "memory = 64", "memory has to be between 256"),
         (TITLE + "memory = 512.5", "memory has to be a whole number, and is 512.5"),
         (TITLE + "due = ", "assignment.toml"),
+        (TITLE + "due = 2027-03-05T23:59", "times stand in quotes"),
     ],
 )
 def test_a_rule_that_cannot_be_is_named(tmp_path, text, said):
@@ -61,7 +71,7 @@ def test_a_rule_that_cannot_be_is_named(tmp_path, text, said):
 
 
 def test_a_folder_without_rules_is_told_how_to_get_them(tmp_path):
-    with pytest.raises(Refusal, match="`new .*` writes one"):
+    with pytest.raises(Refusal, match="to write one: python -m exercises.grade new "):
         assignment.read(tmp_path)
 
 
@@ -107,6 +117,27 @@ def test_new_says_what_cannot_be_and_makes_nothing(tmp_path, capsys, options, sa
     assert not (tmp_path / "ps3").exists()
 
 
+OWN = """\
+from exercises.spec import Choice, Part
+
+part = Part(name="a", ask="?", options={"x": "x", "y": "y"}, wrong={"y": "No."}, right=lambda: "x")
+exercise = Choice(
+    id="of-my-own", title="Mine", chapter="", answer="mine", points=5, stars=1, minutes=1, hints=(), parts=(part,)
+)
+"""
+
+
+def test_new_knows_exercises_of_ones_own(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(exercises, "__path__", list(exercises.__path__))
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "of_my_own.py").write_text(OWN)
+    options = ["--title", "x", "--exercises", "of-my-own,gate", "--specs", str(tmp_path / "own")]
+    assert term.new([str(tmp_path / "term" / "ps3"), *options]) == 0
+    about = assignment.read(tmp_path / "term" / "ps3")
+    assert about.specs == "../../own" and about.exercises == ("of-my-own", "gate")
+    assert f"2 exercises, {5 + exercises.load('gate').points} points" in capsys.readouterr().out
+
+
 def test_new_leaves_what_is_there(tmp_path, capsys):
     (tmp_path / "notes.txt").write_text("mine")
     assert term.new([str(tmp_path), "--title", "x"]) == 2
@@ -114,12 +145,36 @@ def test_new_leaves_what_is_there(tmp_path, capsys):
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
+@pytest.mark.parametrize(
+    "error, status, said",
+    [
+        (Refusal("no such thing"), 2, "error: no such thing\n"),
+        (SpecError("--specs: x is no folder"), 2, "error: --specs: x is no folder\n"),
+        (OSError(28, "No space left on device", "a/b"), 2, "error: a/b: No space left on device; go on\n"),
+        (OSError(28, "No space left on device"), 2, "error: No space left on device; go on\n"),
+        (BoxError("it ended"), 2, "error: a sandbox does not start any more: it ended; go on\n"),
+        (KeyboardInterrupt(), 130, "stopped; go on\n"),
+    ],
+)
+def test_what_hinders_a_command_is_one_line(error, status, said, capsys):
+    def do():
+        raise error
+
+    assert status_of(do, "go on") == status and capsys.readouterr().err == said
+    assert status_of(lambda: 0) == 0 and capsys.readouterr().err == ""
+
+
 # ---- accept ----
 
 
-def graded(folder, text):
+def graded(folder, text, ids=("rope", "gate")):
+    """The grades, or, in a folder `regrade`, a finished regrade."""
+    (folder.parent / assignment.FILE).write_text(TITLE + 'exercises = ["rope", "gate"]')
     folder.mkdir(parents=True)
     (folder / "grades.csv").write_text(text)
+    (folder / "run.json").write_text(json.dumps({"exercises": ids}))
+    if folder.name == "regrade":
+        (folder / "difference.md").write_text("")
 
 
 def test_accept_puts_the_regrade_in_place_and_keeps_what_was_there(tmp_path, capsys):
@@ -128,7 +183,6 @@ def test_accept_puts_the_regrade_in_place_and_keeps_what_was_there(tmp_path, cap
         if number == 3:  # a person has thrown away the first; the second is not to be lost for it
             shutil.rmtree(tmp_path / "grades-before-1")
         graded(tmp_path / "regrade", str(number))
-        (tmp_path / "regrade" / "difference.md").write_text("")
         assert term.accept([str(tmp_path)]) == 0
         assert (tmp_path / "grades" / "grades.csv").read_text() == str(number)
         assert (tmp_path / f"grades-before-{number}" / "grades.csv").read_text() == str(number - 1)
@@ -138,7 +192,6 @@ def test_accept_puts_the_regrade_in_place_and_keeps_what_was_there(tmp_path, cap
 def test_accept_goes_on_where_it_was_cut_off(tmp_path):
     graded(tmp_path / "grades-before-1", "0")
     graded(tmp_path / "regrade", "1")
-    (tmp_path / "regrade" / "difference.md").write_text("")
     assert term.accept([str(tmp_path)]) == 0
     assert (tmp_path / "grades" / "grades.csv").read_text() == "1"
 
@@ -146,6 +199,26 @@ def test_accept_goes_on_where_it_was_cut_off(tmp_path):
 def test_an_unfinished_regrade_is_not_accepted(tmp_path, capsys):
     graded(tmp_path / "grades", "0")
     graded(tmp_path / "regrade", "1")
+    (tmp_path / "regrade" / "difference.md").unlink()
     assert term.accept([str(tmp_path)]) == 2
     assert "no finished regrade" in capsys.readouterr().err
     assert (tmp_path / "grades" / "grades.csv").read_text() == "0"
+
+
+def test_a_regrade_of_other_exercises_than_the_rules_name_now_is_not_accepted(tmp_path, capsys):
+    graded(tmp_path / "grades", "0")
+    graded(tmp_path / "regrade", "1", ("rope", "flops"))
+    assert term.accept([str(tmp_path)]) == 2
+    assert "gate came in addition; flops is left out" in capsys.readouterr().err
+    assert (tmp_path / "grades" / "grades.csv").read_text() == "0"
+
+
+def test_a_folder_that_is_none_is_named(tmp_path, capsys):
+    assert main([str(tmp_path / "ps33")]) == 2 and "there is no folder" in capsys.readouterr().err
+    assert main(["accept", str(tmp_path / "ps33")]) == 2 and "there is no assignment.toml" in capsys.readouterr().err
+
+
+def test_a_gradebook_whose_roster_is_gone_is_not_left_to_grow_old(tmp_path):
+    (tmp_path / "gradebook.csv").write_text("")
+    with pytest.raises(Refusal, match="there is no roster any more"):
+        term.conclude(tmp_path, tmp_path, ["rope"], assignment.Assignment("x"), None)

@@ -161,6 +161,14 @@ def likeness_of(sketches):
     return found
 
 
+def test_many_who_are_alike_do_not_hide_the_few_who_come_after_them(monkeypatch):
+    """Hundreds may have found one page, and a pair may have copied from each other."""
+    monkeypatch.setattr(likeness, "MOST_PAIRS", 100)
+    sketches = {f"crowd {n}": range(50) for n in range(30)} | {f"other {n}": range(100, 150) for n in range(30)}
+    found = likeness_of((sketches | {"a": range(500, 550), "b": range(500, 550)}).items()).groups()
+    assert {"a", "b"} in [set(group.members) for group in found]
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_pairs_are_those_that_plain_python_finds(seed, monkeypatch):
     rng = random.Random(seed)
@@ -347,6 +355,12 @@ class Seen(html.parser.HTMLParser):
 
 
 SAID = "You forgot `half` of it."
+
+
+def test_who_handed_in_nothing_is_counted(tmp_path):
+    class_report.write(tmp_path, SET, [(graded(6), "learner-001")], "x", 12)
+    assert "handed in nothing 12" in Seen((tmp_path / "class.html").read_text()).text
+    assert "handed in nothing" not in Seen(page_of(tmp_path, [(graded(6), "learner-001")])).text
 
 
 def test_what_the_class_did_is_counted(tmp_path):

@@ -20,16 +20,16 @@ from exercises.grade import assignment, boxes, roster, term
 from exercises.grade.command import status_of
 from exercises.grade.run import MOST_WORKERS, Refusal, run
 
-VERBS = ("accept", "collect", "doctor", "export", "gradescope", "new")
+VERBS = {verb: (verb, "main") for verb in ("collect", "doctor", "export", "gradescope")}
+VERBS |= {verb: ("term", verb) for verb in ("new", "accept")}
 
 
 def main(arguments=None):
     """Do what the command line asks; return the exit status."""
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments[:1] and arguments[0] in VERBS:
-        verb = arguments[0]
-        do = getattr(term, verb, None) or importlib.import_module(f"exercises.grade.{verb}").main
-        return do(arguments[1:])
+        module, function = VERBS[arguments[0]]
+        return getattr(importlib.import_module(f"exercises.grade.{module}"), function)(arguments[1:])
     options = _parser().parse_args(arguments)
     again = "the same command" if assignment.is_one(options.submissions) else "--resume"
     return status_of(lambda: _grade(options), f"what is graded is kept; {again} goes on")
@@ -37,8 +37,11 @@ def main(arguments=None):
 
 def _grade(options):
     """Grade, and say where to look; return the exit status."""
+    if not options.submissions.is_dir():
+        raise Refusal(f"there is no folder {options.submissions} here; give that of an assignment, or of submissions")
     counts, out = _assignment(options) if assignment.is_one(options.submissions) else _folder(options)
-    print(f"{counts.graded} graded, {len(counts.unreadable)} unreadable; what to look at: {out / 'report.md'}")
+    told = f"{counts.graded} files graded, {len(counts.unreadable)} unreadable"
+    print(f"{told}; what to look at: {out / 'report.md'}")
     pages = out / "learners" if (out / "learners").exists() else out / "feedback"
     print(f"grades: {out / 'grades.csv'}; pages for the learners: {pages}")
     return 0

@@ -7,17 +7,19 @@ from dataclasses import dataclass
 from datetime import date, datetime, time
 from pathlib import Path
 
+from exercises.grade import CALL
 from exercises.grade.run import Refusal
 
 FILE = "assignment.toml"
 ATTEMPTS = ("best", "last")
+YEARS = range(1970, 2100)  # what is outside is a slip of the pen, or a clock that was set to deceive
 _TEXT = """\
 # The rules of this assignment. `due`, `attempts` and [late] can be changed at any time: the next run uses them. Other
 # exercises or limits are other grades: --regrade shows the difference.
 
 title = {title}
 exercises = {exercises}  # [] grades those that half of the submissions name
-# specs = "../my_exercises"  # a folder with exercises of your own
+{specs}  # a folder with exercises of your own, as seen from here
 {due}  # without a time zone it is this machine's
 attempts = "{attempts}"  # which of several counts: "best" or "last"
 # seconds = 10  # for the code of one exercise
@@ -67,12 +69,14 @@ def read(folder):
     try:
         found = tomllib.loads(file.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
-        raise Refusal(f"{folder}: there is no {FILE} in it; `new {folder}` writes one") from None
+        raise Refusal(f"{folder}: there is no {FILE} in it; to write one: {CALL} new {folder}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise Refusal(f"{file}: {error}") from None
+        raise Refusal(f'{file}: {error}; texts and times stand in quotes: due = "2027-03-05T23:59"') from None
     late = found.pop("late", {})
     if not isinstance(late, dict):
         raise Refusal(f"{file}: late has to be a table, [late], and is {late!r}")
+    for key in late.keys() & found.keys():
+        raise Refusal(f"{file}: {key} stands there twice, above and in [late]")
     return checked(found | late, file)
 
 
@@ -91,7 +95,7 @@ def checked(values, where):
     ids = values.get("exercises", ())
     if not isinstance(ids, list | tuple) or not all(isinstance(id, str) for id in ids):
         raise Refusal(f'{where}: exercises has to be a list of ids, ["rope", "gate"], and is {ids!r}')
-    values["exercises"] = tuple(ids)
+    values["exercises"] = tuple(dict.fromkeys(ids))
     if "due" in values:
         values["due"] = moment(values["due"], f"{where}: due")
     if values.get("attempts", "best") not in ATTEMPTS:
@@ -128,8 +132,9 @@ def moment(value, where):
                 break
     if isinstance(value, date) and not isinstance(value, datetime):
         value = datetime.combine(value, time(23, 59, 59))
-    if not isinstance(value, datetime):
-        raise Refusal(f"{where} has to be like 2027-03-05T23:59 or 2027-03-05, and is {value!r}")
+    if not isinstance(value, datetime) or value.year not in YEARS:
+        said = value.isoformat() if isinstance(value, datetime) else repr(value)
+        raise Refusal(f"{where} has to be like 2027-03-05T23:59 or 2027-03-05, and is {said}")
     return value if value.tzinfo else value.astimezone()
 
 
@@ -138,7 +143,8 @@ def as_text(about):
     return _TEXT.format(
         title=json.dumps(about.title, ensure_ascii=False),
         exercises=json.dumps(list(about.exercises)),
-        due=f"due = {about.due.isoformat()}" if about.due else "# due = 2027-03-05T23:59:00",
+        due=f'due = "{about.due.isoformat()}"' if about.due else '# due = "2027-03-05T23:59"',
+        specs=f"specs = {json.dumps(about.specs)}" if about.specs else '# specs = "../my_exercises"',
         days=f"days = {about.days:g}" if about.days is not None else "# days = 3",
         **{key: getattr(about, key) for key in ("attempts", "grace_minutes", "percent_per_day")},
     )

@@ -23,7 +23,7 @@ _WIDTHS = [digit * 10**power for power in range(6) for digit in (1, 2, 5)]
 _STATUS = {"passed": "passed", "not yet": "not yet", "stopped": "not yet"}  # all others: not attempted
 
 
-def write(out, ids, counted, title=""):
+def write(out, ids, counted, title="", absent=0):
     """Write class.html into the folder of a run.
 
     Parameters
@@ -31,8 +31,10 @@ def write(out, ids, counted, title=""):
     out : folder of the run; ids : the exercises; title : str, of the assignment
     counted : iterable of (result, learner), those that count, as `submission.grade` made them; the learner is a text,
         another one for each. It is gone through once, and of each only some numbers are kept.
+    absent : int, how many of the roster handed in nothing
     """
     class_ = Class(ids)
+    class_.absent = absent
     for result, learner in counted:
         class_.add(result, learner)
     run.write(Path(out, "class.html"), page(class_, title, Path(out)))
@@ -60,14 +62,14 @@ class Class:
     ids : the exercises; points : of each submission that could be read
     statuses : {id: Counter of "passed", "not yet", "not attempted"}
     mistakes : {id: {sentence: Who}}; "" stands for those without a known mistake
-    unreadable : Who, of (learner, submission, reason); likeness : Likeness
+    unreadable : Who, of (learner, submission, reason); likeness : Likeness; absent : int, who handed in nothing
     """
 
     def __init__(self, ids):
         self.ids, self.points = tuple(ids), array("d")
         self.statuses = {id: Counter() for id in self.ids}
         self.mistakes = {id: {} for id in self.ids}
-        self.unreadable, self.likeness = Who(), Likeness(self.ids)
+        self.unreadable, self.likeness, self.absent = Who(), Likeness(self.ids), 0
 
     def add(self, result, learner):
         """Count the result of one learner."""
@@ -110,6 +112,7 @@ def _facts(class_):
     median = report.number(statistics.median(class_.points)) if count else "–"
     facts = [("submissions", count + class_.unreadable.count), ("could be read", count)]
     facts += [("points, the median", f"{median} of {out_of}"), ("with full marks", full)]
+    facts += [("handed in nothing", class_.absent)] if class_.absent else []
     cells = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in facts)
     return f'<dl class="facts">{cells}</dl>'
 

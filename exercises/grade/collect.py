@@ -5,6 +5,7 @@ python -m exercises.grade collect term/ps3 download.zip
 
 import argparse
 import collections
+import dataclasses
 import fnmatch
 import hashlib
 import os
@@ -26,7 +27,6 @@ MOST_FILES = 1_000  # of one learner; a checkout with an environment in it has t
 MOST_BYTES = 500_000_000  # of one learner
 _LONGEST_NAME = 120  # bytes; file systems take 255
 _LONGEST_PATH = 500  # bytes, below a learner's folder; systems take 1,000 or 4,000 in all
-_YEARS = range(1970, 2100)  # a sender's clock may show any
 
 
 def collect(folder, source, learners, wanted, kind="auto", time=None, due=None, times=None, only="*", gigabytes=20.0):
@@ -64,6 +64,7 @@ def collect(folder, source, learners, wanted, kind="auto", time=None, due=None, 
             raise Refusal(f"{source}: checkouts of git are read from a folder; unpack it first")
         people = People(learners)
         told = read_times(times, people) if times is not None else {}
+        wanted = dataclasses.replace(wanted, numbered="worksheet" in people.kinds)
         intake = _Intake(Path(folder), people, wanted.say, time, told, gigabytes * 1e9)
         intake.take(downloads.handed_in(opened, kind, wanted), only)
         return intake.counts
@@ -92,13 +93,17 @@ _WHEN = ("received", "last modified (submission)")
 
 
 def read_times(path, people):
-    """{learner's id: when it came} of a table: `learner,received`, or Moodle's grading worksheet in English."""
+    """{learner's id: when it came} of a table: `learner,received`, or Moodle's grading worksheet in English.
+
+    The worksheet also says whose Moodle's numbers are, which `people` then know.
+    """
     header, rows = roster.table(path)
     titles = [title.casefold() for title in header]
     when = next((titles.index(title) for title in _WHEN if title in titles), None)
-    who = [(titles.index(title), kind) for title, kind in _WHO.items() if title in titles]
+    who = numbers = [(titles.index(title), kind) for title, kind in _WHO.items() if title in titles]
     if any(kind == "key" for _, kind in who):  # a participant has another number in each assignment
         who = [(at, kind) for at, kind in who if kind != "participant"]
+    number = next((at for at, kind in numbers if kind == "participant"), None)
     if when is None or not who:
         raise Refusal(
             f"--times {path}: expected are learner and received, or Moodle's grading worksheet in English; "
@@ -108,6 +113,8 @@ def read_times(path, people):
     for line, row in rows:
         clues = [(kind, row[at]) for at, kind in who if row[at]]
         learner = people.owner(clues)[0]
+        if learner is not None and number is not None:
+            people.add("worksheet", row[number], learner)
         if learner is not None and row[when] not in ("", "-"):
             try:
                 found[learner.id] = datetime.strptime(row[when], _MOODLE_TIME).astimezone()
@@ -126,7 +133,7 @@ class _Intake:
         self._known = {}  # of a learner's folder: {digest of a file: its path}
         self._attempts = {}  # of a learner's folder: the number of this attempt, where no time is known
         self._taken = collections.Counter()  # of a learner's folder: files, and bytes
-        self._nobodys, self._late, self._undated = {}, [], 0
+        self._nobodys, self._late, self._undated = {}, [], []
         self._file = folder / "submissions.csv"
         self._table = table.read(self._file) if self._file.exists() else table.Table(",".join(COLUMNS) + "\n")
         missing = [name for name in COLUMNS if name not in self._table.header]
@@ -152,7 +159,7 @@ class _Intake:
     def _take(self, handed):
         learner, why = self.people.owner(handed.clues)
         received = handed.received or self.times.get(learner and learner.id)
-        if received is None or received.year not in _YEARS:
+        if received is None or received.year not in assignment.YEARS:
             received = None if handed.late else self.time
         owner = _folder_name(learner.id) if learner else f"unknown-{_folder_name(handed.label)}"
         self._taken[owner, "files"] += 1
@@ -184,7 +191,7 @@ class _Intake:
         if handed.late and received is None:
             self._late.append(path)
         elif received is None:
-            self._undated += 1
+            self._undated.append(path)
         if path not in self._rows:
             cells = {"submission": path, "learner": learner.id if learner else ""}
             cells["received"] = received.isoformat(timespec="seconds") if received else ""
@@ -208,18 +215,7 @@ class _Intake:
         when = received.astimezone(UTC).strftime("%Y-%m-%dT%H-%M-%SZ") if received else self._attempt(root / owner)
         names = [_file_name(part) for part in files.parts(name)] or ["unnamed"]
         path = _free(root / owner / when, names)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix="._", suffix=".part")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-            os.chmod(temporary, 0o644)
-            if received:
-                os.utime(temporary, (received.timestamp(), received.timestamp()))
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+        _put(path, data, received)
         self.counts["new"] += 1
         known[digest] = path.relative_to(root).as_posix()
         return known[digest]
@@ -240,7 +236,24 @@ class _Intake:
             self.say("LOOK: late, and the platform does not tell how late; write when they came into received:")
             self.say("\n".join(f"      {path}" for path in self._late))
         if self._undated:
-            self.say(f"LOOK: of {self._undated} files no time is known; write it into received, or use --time")
+            self.say("LOOK: no time is known, so these count as in time; write it into received:, or use --time")
+            self.say("\n".join(f"      {path}" for path in self._undated))
+
+
+def _put(path, data, received):
+    """Write a file whole or not at all, as if it had been changed last when it was received."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix="._", suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.chmod(temporary, 0o644)
+        if received:
+            os.utime(temporary, (received.timestamp(), received.timestamp()))
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
 
 
 def _digest(data):

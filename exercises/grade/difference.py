@@ -15,6 +15,7 @@ from exercises.grade.roster import guarded, unguarded
 
 COLUMNS = ("learner", "name", "submission", "exercise", "before", "after", "change", "why_before", "why_after")
 LOSE, GAIN, LEVEL = "Who would lose points", "Who would gain points", "Same sum, of other exercises"
+CAME = "Whose file came since: no work of the regrade"
 _SHOWN = 50  # of each list on the page; the table has all
 
 
@@ -40,6 +41,7 @@ def write(before, after):
     """Write what differs between two folders of grades into the second; return the sums on one line.
 
     Learners are compared where both have a gradebook.csv, else files. What is held is a short line for each of them.
+    A file that came since the first were graded is no work of the regrade: whoever has one is listed apart.
     difference.md is written last: where it is, all is.
     """
     before, after = Path(before), Path(after)
@@ -58,30 +60,36 @@ def write(before, after):
         if had == has:
             same += 1
             continue
-        changed.append((_change(had, has, ""), then, now))
-        for id in {**had, **has}:
+        change, came = _change(had, has, ""), _came(before, then, now)
+        which = CAME if came else LOSE if change < 0 else GAIN if change > 0 else LEVEL
+        changed.append((which, change, then, now))
+        for id in {} if came else {**had, **has}:
             gains[id] += _change(had, has, id) > 0
             losses[id] += _change(had, has, id) < 0
     gone = list(old.values())
-    changed.sort(key=lambda one: (one[0], one[2].key))  # losers first
-    lists = {LOSE: [], GAIN: [], LEVEL: []}
+    changed.sort(key=lambda one: (one[1], one[3].key))  # losers first
+    lists = {LOSE: [], GAIN: [], LEVEL: [], CAME: []}
     with writing(after / "difference.csv") as file:
         table = csv.writer(file, lineterminator="\n")
         table.writerow(COLUMNS)
-        for change, then, now in changed:
+        for which, _, then, now in changed:
             rows = [*_rows(before, after, then, now, then.points(old_ids), now.points(ids))]
             table.writerows(_cells(now, *row) for row in rows)
-            shown = lists[LOSE if change < 0 else GAIN if change > 0 else LEVEL]
-            if len(shown) < _SHOWN:
-                shown.append(_told(now, rows))
+            if len(lists[which]) < _SHOWN:
+                lists[which].append(_told(now, rows))
         table.writerows(_cells(line, "", "", line.points(ids)[""], "", "") for line in new)
         table.writerows(_cells(line, "", line.points(old_ids)[""], "", "", "") for line in gone)
-    counts = {"gain": gains[""], "lose": losses[""], "same": same, "level": len(changed) - gains[""] - losses[""]}
+    kinds = Counter(which for which, *_ in changed)
+    counts = {"gain": kinds[GAIN], "lose": kinds[LOSE], "level": kinds[LEVEL], "came": kinds[CAME], "same": same}
     counts |= {"new": len(new), "gone": len(gone), "words": _other_words(before, after)}
-    counts |= {"total": round(sum(change for change, _, _ in changed), 4)}
+    counts |= {"total": round(sum(change for which, change, *_ in changed if which != CAME), 4)}
     told = _sums(counts, "learner" if by_learner else "file")
+    table = "gradebook.csv" if by_learner else "grades.csv"
+    was, now = (_full_marks(folder / table) for folder in (before, after))
+    if was != now:
+        told = f"full marks were {was}, and are {now}; {told}"
     lists |= {"New": [line.label() for line in new[:_SHOWN]], "No longer there": [o.label() for o in gone[:_SHOWN]]}
-    many = dict(zip(lists, (counts[key] for key in ("lose", "gain", "level", "new", "gone"))))
+    many = dict(zip(lists, (counts[key] for key in ("lose", "gain", "level", "came", "new", "gone"))))
     run.write(after / "difference.md", _page(told, gains, losses, lists, many))
     return told
 
@@ -111,6 +119,17 @@ def _files(folder):
     """The same of a grades.csv, for files."""
     header, rows = _table(folder / "grades.csv")
     return _lines(header, rows, header.index("reason") + 1, (0, 0, 0), header.index("points"))
+
+
+def _full_marks(path):
+    """What there is to win, as text; "none" in an empty table."""
+    header, rows = _table(path)
+    return next((row[header.index("out_of")] for row in rows), "none")
+
+
+def _came(before, then, now):
+    """Does a file count that was not there when the first were graded?"""
+    return now.submission not in ("", then.submission) and not run.result_file(before, now.submission).exists()
 
 
 def _lines(header, rows, first, texts, points):
@@ -183,6 +202,7 @@ def _sums(counts, whose):
     parts = [f"{_many(counts['gain'], whose)} would gain points, {counts['lose']} would lose some"]
     parts += [f"{counts['same']} would have them as before"]
     parts += [f"{counts['level']} would have the same sum, of other exercises"] if counts["level"] else []
+    parts += [f"{counts['came']} with a file that came since"] if counts["came"] else []
     parts += [f"{counts['new']} new"] if counts["new"] else []
     parts += [f"{counts['gone']} no longer there"] if counts["gone"] else []
     words = f"; {_many(counts['words'], 'file')} with the same points and other words" if counts["words"] else ""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from exercises.grade import assignment, gradebook, roster
+from exercises.grade import CALL, assignment, gradebook, roster
 from exercises.grade.command import status_of
 from exercises.grade.platforms import table
 from exercises.grade.platforms.people import People, same
@@ -479,7 +479,7 @@ def _export(options, say):
     learners = roster.of(folder, options.roster, needed=True)
     grades = folder / "grades" / "gradebook.csv"
     if not grades.is_file():
-        raise Refusal(f"{grades}: there is no gradebook; grade first: python -m exercises.grade {folder}")
+        raise Refusal(f"{grades}: there is no gradebook; grade first: {CALL} {folder}")
     if (folder / "regrade").is_dir():
         say(f"LOOK: {folder / 'regrade'} waits to be accepted; what is exported are the grades before it")
     rows = gradebook.read(grades, learners)

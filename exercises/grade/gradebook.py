@@ -15,9 +15,9 @@ import re
 import shutil
 import tempfile
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import exercises
 from exercises.grade import marks, report, roster, run
@@ -76,12 +76,18 @@ class Attempt:
     """What the rules need to know of one file of a learner: so little that a university's fit into memory.
 
     name : str; received : datetime; earned : float, points for exercises, manual ones included; readable : bool
+    timed : bool, whether `received` is when it came; else it only says in which order files came, and none is late
     """
 
     name: str
     received: datetime
     earned: float
     readable: bool
+    timed: bool = True
+
+    def late(self, due, assignment):
+        """How long after `due` it came, as far as is known."""
+        return lateness(self.received, due, assignment) if self.timed else timedelta(0)
 
 
 def lateness(received, due, assignment):
@@ -117,12 +123,12 @@ def choose(attempts, due, assignment):
     """
 
     def rank(at):
-        late = lateness(attempts[at].received, due, assignment)
+        late = attempts[at].late(due, assignment)
         counts = attempts[at].readable, not is_too_late(late, assignment)
         if assignment.attempts == "last":
             return *counts, at
         earned = attempts[at].earned
-        return earned - penalty(earned, late, assignment), *counts, -at
+        return _rounded(earned - penalty(earned, late, assignment)), *counts, -at
 
     return max(range(len(attempts)), key=rank)
 
@@ -142,14 +148,14 @@ class _File:
     sure: bool  # its owner is not only who the notebook says
     dated: bool  # its time was written down
     names: int  # the index of another learner, whom the notebook names; or -1
-    texts: tuple  # what `marks.text_of` says of its explanations
 
 
 class _Inbox:
-    """submissions.csv: whose is which file, and when it came."""
+    """submissions.csv: whose is which file, and when it came. What was unpacked where `collect` put it came with it."""
 
-    def __init__(self, file, finder):
-        self.finder, self.told, self.nobodys = finder, {}, set()
+    def __init__(self, file, finder, astray):
+        self.finder, self.told = finder, {}  # {file or folder: (learner, why it is nobody's, received, timed)}
+        folders = {}
         header, rows = roster.table(file) if file and Path(file).exists() else (["submission"], [])
         at = roster.columns(header, ("submission",), ("learner", "received"), file)
         lines = {}
@@ -157,31 +163,42 @@ class _Inbox:
             where = f"{file}, line {line}"
             cells = {key: row[index] for key, index in at.items()}
             name, who, when = cells["submission"], cells.get("learner", "").strip(), cells.get("received", "").strip()
-            learner = finder.wanted(who, where) if who else None
+            learner = finder.wanted(who, where, astray) if who else None
             received = moment(when, f"{where}: received").replace(microsecond=0) if when else None
-            if name in self.told and self.told[name] != (learner, received):
+            # a file that is nobody's is not his whose name its author gave it
+            why = "" if learner or "learner" not in cells else "submissions.csv says " + (who or "nobody's")
+            told = learner, why, received, bool(when) or "received" not in cells
+            if self.told.get(name, told) != told:
                 raise Refusal(f"{file}: {name} stands in line {lines[name]} and otherwise in line {line}")
-            self.told[name], lines[name] = (learner, received), line
-            if learner is None and "learner" in cells:
-                self.nobodys.add(name)
+            self.told[name], lines[name] = told, line
+            owner, _, below = name.partition("/")
+            if below and (owner.startswith("unknown-") or learner and owner == learner.id):
+                folders.setdefault(name.rpartition("/")[0], set()).add(told)
+        self.files = list(self.told)
+        self._folders = {folder: told.pop() for folder, told in folders.items() if len(told) == 1}
+
+    def _told(self, name):
+        """What is written of a file, or of the folder in which it lies."""
+        if name in self.told:
+            return self.told[name]
+        above = (parent.as_posix() for parent in PurePosixPath(name).parents)
+        return next((self._folders[parent] for parent in above if parent in self._folders), (None, "", None, True))
 
     def look(self, folder, name, claimed):
-        """(Learner or None, why it is nobody's, is it sure, received, was the time written down) of a file."""
-        learner, received = self.told.get(run.printable(name), (None, None))
-        dated, sure, why = received is not None, True, ""
+        """(Learner or None, why it is nobody's, is it sure, received, was that written down, is it when it came)."""
+        learner, why, received, timed = self._told(run.printable(name))
+        dated, sure = received is not None, True
         if not dated:
             seconds = int(os.lstat(Path(folder, name)).st_mtime)
             received = datetime.fromtimestamp(min(max(seconds, 0), _LATEST)).astimezone()
-        if run.printable(name) in self.nobodys:  # its own name is its author's choice
-            return None, "submissions.csv says nobody's", True, received, dated
-        if learner is None:
+        if learner is None and not why:
             learner, why = self.finder.look(run.printable(name))
         if learner is None and not why:
             learner, sure = claimed, False
-        return learner, why, sure, received, dated
+        return learner, why, sure, received, dated, timed
 
 
-def _extensions(file, finder):
+def _extensions(file, finder, astray):
     """{learner's id: due} of extensions.csv."""
     if not file or not Path(file).exists():
         return {}
@@ -190,8 +207,10 @@ def _extensions(file, finder):
     found, lines = {}, {}
     for line, row in rows:
         where = f"{file}, line {line}"
-        id = finder.wanted(row[at["learner"]], where).id
-        due = moment(row[at["due"]], f"{where}: due")
+        learner, due = finder.wanted(row[at["learner"]], where, astray), moment(row[at["due"]], f"{where}: due")
+        if learner is None:
+            continue
+        id = learner.id
         if found.get(id, due) != due:
             raise Refusal(f"{file}: {id} has a date in line {lines[id]} and another one in line {line}")
         found[id], lines[id] = due, line
@@ -205,19 +224,25 @@ def _extensions(file, finder):
 class Book:
     """What a gradebook came to.
 
-    out : Path; ids : the exercises; statuses : Counter of Row.status; to_read : int, explanations to be marked
+    out : Path; ids : the exercises; remedy : str, what helps where an owner is not known
+    statuses : Counter of Row.status; to_read : int, explanations to be marked
     unclaimed : [(file, why it is nobody's)]; absent : files of submissions.csv that are not there
-    empty_handed : learners who handed in nothing
+    empty_handed : learners who handed in nothing; broken : [(learner, why it could not be read)]
+    astray : lines of people's files that apply to nobody; same : {name of an explanation: [learner]}
     notes : [(learner, note)]; undated : int, files whose time was not written down
     """
 
     out: Path
     ids: tuple
+    remedy: str
     statuses: Counter = field(default_factory=Counter)
     to_read: int = 0
     unclaimed: list = field(default_factory=list)
     absent: list = field(default_factory=list)
     empty_handed: list = field(default_factory=list)
+    broken: list = field(default_factory=list)
+    astray: list = field(default_factory=list)
+    same: dict = field(default_factory=dict)
     notes: list = field(default_factory=list)
     undated: int = 0
     _counted: list = field(default_factory=list, repr=False)
@@ -235,7 +260,8 @@ class Book:
         )
         yield f"{self.statuses.total()} learners: {counts}; gradebook: {self.out / 'gradebook.csv'}"
         if self.unclaimed:
-            yield f"{_many(len(self.unclaimed), 'file')} of NOBODY in the roster: write whose in submissions.csv"
+            yield f"{_many(len(self.unclaimed), 'file')} of NOBODY in the roster: {self.remedy}"
+        yield from (f"LOOK: {line}" for line in self.astray)
         if self.to_read:
             yield f"{_many(self.to_read, 'explanation')} to be marked by a person: {self.out / 'to_read.csv'}"
         if self.unclaimed or self.absent or self.notes or self.empty_handed:
@@ -245,6 +271,15 @@ class Book:
 def label(learner):
     """A learner as text, another one for each."""
     return learner.id if learner.name == learner.id else f"{learner.name} ({learner.id})"
+
+
+def people(learners, ids, received=None, manual=None, extensions=None):
+    """(_Inbox, extensions, Marks, lines that apply to nobody) of what people wrote; Refusal says what cannot be."""
+    finder, astray = roster.Finder(learners), []
+    inbox, due = _Inbox(received, finder, astray), _extensions(extensions, finder, astray)
+    out_of = {id: exercises.load(id).points for id in ids}
+    marked = marks.Marks(manual if manual and Path(manual).is_dir() else None, finder, out_of)
+    return inbox, due, marked, [*astray, *marked.astray]
 
 
 def write(out, names, folder, learners, assignment, received=None, manual=None, extensions=None):
@@ -264,10 +299,11 @@ def write(out, names, folder, learners, assignment, received=None, manual=None, 
     out = Path(out)
     ids = tuple(json.loads((out / "run.json").read_text(encoding="utf-8"))["exercises"])
     out_of = {id: exercises.load(id).points for id in ids}
-    finder = roster.Finder(learners)
-    inbox, due = _Inbox(received, finder), _extensions(extensions, finder)
-    marked = marks.Marks(manual if manual and Path(manual).is_dir() else None, finder, out_of)
-    book = Book(out, ids)
+    inbox, due, marked, astray = people(learners, ids, received, manual, extensions)
+    remedy = (
+        "write whose in submissions.csv" if received else "`new` makes a folder in which owners can be written down"
+    )
+    book = Book(out, ids, remedy, astray=astray)
     files = _files(out, names, folder, learners, inbox, marked, book)
     (out / "learners").mkdir(exist_ok=True)
     pages = set()
@@ -279,14 +315,16 @@ def write(out, names, folder, learners, assignment, received=None, manual=None, 
             its_due = due.get(learner.id, assignment.due)
             row, result = _row(out, learner, mine, its_due, assignment, marked, out_of, learners)
             rows.writerow(_cells(row, ids))
-            later = _later(mine, row.attempt - 1) if mine else ()
-            pages |= _write_pages(out / "learners", row, result, assignment, marked, later)
+            pages |= _write_pages(out / "learners", row, result, assignment, marked, its_due)
             if result:
                 book._counted.append((mine[row.attempt - 1].attempt.name, learner))
             if result and row.status != TOO_LATE:
                 readings.add(learner, result, marked)
             book.statuses[row.status] += 1
             book.empty_handed += [label(learner)] if row.status == NOTHING else []
+            book.broken += [(label(learner), result["reason"])] if row.status == UNREADABLE else []
+            for text in _texts(result):
+                book.same.setdefault(text, []).append(label(learner))
             book.notes += [(label(learner), note) for note in row.notes]
     for stale in (out / "learners").iterdir():
         if stale.suffix in (".md", ".html") and stale.name not in pages:
@@ -302,72 +340,67 @@ def _files(out, names, folder, learners, inbox, marked, book):
     files = {}
     for name, result in zip(names, run.results(out, names)):
         claimed = inbox.finder.by_name(result["learner"]) if result["learner"] else None
-        learner, why, sure, received, dated = inbox.look(folder, name, claimed)
+        learner, why, sure, received, dated, timed = inbox.look(folder, name, claimed)
         book.undated += not dated
         if learner is None:
-            named = (
-                f"its notebook names {result['learner']}, which is no one of the roster" if result["learner"] else ""
-            )
-            book.unclaimed.append((run.printable(name), why or named))
+            who = label(claimed) if claimed else f"{result['learner']}, who is not in the roster"
+            named = f"its notebook names {who}" if result["learner"] else ""
+            book.unclaimed.append((run.printable(name), "; ".join(filter(None, (why, named)))))
             continue
-        attempt = Attempt(name, received, _earned(result, learner, marked, book.ids), result["status"] == GRADED)
+        earned = _rounded(sum(_parts(result, learner, marked, book.ids)[0].values()))
+        attempt = Attempt(name, received, earned, result["status"] == GRADED, timed)
         names_other = index[claimed.id] if claimed is not None and claimed.id != learner.id else -1
-        texts = tuple(marks.text_of(part["words"]) for part in result["exercises"].values() if part.get("words"))
-        files.setdefault(index[learner.id], []).append(_File(attempt, sure, dated, names_other, texts))
+        files.setdefault(index[learner.id], []).append(_File(attempt, sure, dated, names_other))
     for at, mine in files.items():
         surer = [file for file in mine if file.sure]
         if surer and len(surer) < len(mine):
             why = f"its notebook names {label(learners[at])}, who has another file"
             book.unclaimed += [(run.printable(file.attempt.name), why) for file in mine if not file.sure]
             mine[:] = surer
-        # what came together with a notebook, and is none, is a part of the same attempt
-        whole = {file.attempt.received for file in mine if file.attempt.readable}
-        mine[:] = [file for file in mine if file.attempt.readable or file.attempt.received not in whole]
-        mine.sort(key=lambda file: (file.attempt.received, file.attempt.name))
-        for number, file in enumerate(mine):
-            if later := _later(mine, number):
-                (result,) = run.results(out, [file.attempt.name])
-                earned = _earned(result, learners[at], marked, book.ids, later)
-                mine[number] = replace(file, attempt=replace(file.attempt, earned=earned))
+        # files of one moment are one attempt: a notebook and its helper, or the handout beside what was made of it
+        best = {}
+        for file in sorted(mine, key=lambda file: file.attempt.name, reverse=True):
+            other = best.setdefault(file.attempt.received, file).attempt
+            if (file.attempt.readable, file.attempt.earned) >= (other.readable, other.earned):
+                best[file.attempt.received] = file
+        mine[:] = sorted(best.values(), key=lambda file: file.attempt.received)
     there = {run.printable(name) for name in names}
-    book.absent = [name for name in inbox.told if name not in there]
+    book.absent = [name for name in inbox.files if name not in there]
     book.unclaimed.sort()
     return files
 
 
-def _later(files, at):
-    """The texts of a learner's explanations that came only after the file at `at`."""
-    came = [file.texts for file in files]
-    return set().union(*came[at + 1 :]).difference(*came[: at + 1])
+def _texts(result):
+    """What `marks.text_of` says of the explanations in a result, or in none."""
+    return [
+        marks.text_of(part["words"])
+        for part in (result or {"exercises": {}})["exercises"].values()
+        if part.get("words")
+    ]
 
 
-def _earned(result, learner, marked, ids, later=()):
-    """The points for exercises of an attempt."""
-    return _rounded(sum(_parts(result, learner, marked, ids, later)[0].values()))
-
-
-def _parts(result, learner, marked, ids, later=()):
-    """({exercise: points}, comments, exercises with marks for an earlier text) of an attempt, or of none."""
+def _parts(result, learner, marked, ids):
+    """({exercise: points}, comments, exercises with marks for another text alone) of an attempt, or of none."""
     parts, comments, earlier = {}, [], []
     for id in ids:
         part = result["exercises"][id] if result else {}
-        points, said, old = marked.of(learner.id, id, marks.text_of(part.get("words", "")), later)
+        points, said, old = marked.of(learner.id, id, marks.text_of(part.get("words", "")))
         if points is not None or part:
             parts[id] = part["points"] if points is None else points
         comments += [(id, comment) for comment in said]
-        earlier += [id] if old and result else []
+        earlier += [id] if old and part.get("words") else []
     return parts, comments, earlier
 
 
 def _row(out, learner, files, due, assignment, marked, out_of, learners):
     """(Row, the result that counts or None) of one learner."""
-    result, chosen, at, late, later = None, None, -1, timedelta(0), ()
+    result, chosen, at, late = None, None, -1, timedelta(0)
     if files:
         at = choose([file.attempt for file in files], due, assignment)
         chosen = files[at]
         result = next(iter(run.results(out, [chosen.attempt.name])))
-        late, later = lateness(chosen.attempt.received, due, assignment), _later(files, at)
-    parts, comments, earlier = _parts(result, learner, marked, tuple(out_of), later)
+        late = chosen.attempt.late(due, assignment)
+    parts, comments, earlier = _parts(result, learner, marked, tuple(out_of))
     more, said, _ = marked.of(learner.id, "")
     # for the whole, a person has given what it is worth as it came
     from_parts = _rounded(sum(parts.values()))
@@ -379,7 +412,7 @@ def _row(out, learner, files, due, assignment, marked, out_of, learners):
         status = UNREADABLE
     else:
         status = TOO_LATE if is_too_late(late, assignment) else GRADED
-    notes = [f"{id}: marked for an earlier text" for id in earlier]
+    notes = [f"{id}: marked for another text; this one waits for a reader" for id in earlier]
     notes += _notes(files, at, due, assignment, learners)
     notes[_NOTES:] = [f"and {_many(len(notes) - _NOTES, 'note')} more"] if len(notes) > _NOTES else []
     row = Row(
@@ -387,7 +420,7 @@ def _row(out, learner, files, due, assignment, marked, out_of, learners):
         submission=run.printable(chosen.attempt.name) if files else "",
         attempts=len(files),
         attempt=at + 1,
-        received=chosen.attempt.received if files else None,
+        received=chosen.attempt.received if files and chosen.attempt.timed else None,
         late=late,
         earned=earned,
         penalty=less,
@@ -406,7 +439,9 @@ def _notes(files, at, due, assignment, learners):
     notes = []
     for number, file in sorted(enumerate(files), key=lambda one: one[0] != at):
         its = "" if number == at else f"attempt {number + 1}, {run.printable(file.attempt.name)}: "
-        late = lateness(file.attempt.received, due, assignment)
+        late = file.attempt.late(due, assignment)
+        if not file.attempt.timed and number == at and due:
+            notes.append("submissions.csv does not say when it came, so it counts as in time")
         if not file.sure and number == at:
             notes.append(_BY_NAME)
         if file.names >= 0:
@@ -417,9 +452,6 @@ def _notes(files, at, due, assignment, learners):
             notes.append(f"{its}it came too late to count")
         if late and number == at and not file.dated:
             notes.append(_FILE_TIME)
-        same = number != at and file.attempt.received == files[at].attempt.received
-        if same and assignment.attempts == "last" and file.attempt.readable:
-            notes.append(f"{its}it has the same time as the one that counts")
     return notes
 
 
@@ -529,7 +561,8 @@ class _Readings:
                 if id not in self._parts:
                     self._parts[id] = tempfile.TemporaryFile("w+", encoding="utf-8", newline="")
                 rows = csv.writer(self._parts[id], lineterminator="\n")
-                rows.writerow([guarded(learner.id), id, "", "", text, guarded(words)])
+                cells = [guarded(learner.id), guarded(learner.name), id, "", report.number(part["out_of"]), "", text]
+                rows.writerow([*cells, guarded(words)])
                 self.count += 1
 
     def __exit__(self, kind, *error):
@@ -555,12 +588,13 @@ def _summary(book, assignment):
     if book.undated:
         rows += [f"{_many(book.undated, 'file')} without a time in submissions.csv: the time is that of the file.", ""]
     if book.to_read:
-        rows += [f"{_many(book.to_read, 'explanation')} to be marked: to_read.csv. Copy it to manual/, fill it in.", ""]
+        rows += [f"{_many(book.to_read, 'explanation')} to be marked by a person: to_read.csv.", ""]
     lists = {
-        "Files of nobody: write whose they are in submissions.csv": [
-            f"{name}: {why}" if why else name for name, why in book.unclaimed
-        ],
+        f"Files of nobody: {book.remedy}": [f"{name}: {why}" if why else name for name, why in book.unclaimed],
+        "Lines that apply to nobody": book.astray,
         "In submissions.csv, and not there": book.absent,
+        "Could not be read": [f"{who}: {why}" for who, why in book.broken],
+        "The same explanation, word for word": [", ".join(who) for who in book.same.values() if len(who) > 1],
         "What to look at": _by_note(book.notes),
         "Nothing was handed in": book.empty_handed,
     }
@@ -592,37 +626,39 @@ def page_name(learner):
     return report.file_name(learner.id, run.hashed(learner.id))
 
 
-def _write_pages(folder, row, result, assignment, marked, later):
+def _write_pages(folder, row, result, assignment, marked, due):
     """Write a learner's page; return the names of its files."""
-    shown = _shown(row, result, assignment, marked, later)
+    shown = _shown(row, result, assignment, marked, due)
     name = page_name(row.learner)
     run.write(folder / f"{name}.md", report.as_markdown(shown))
     run.write(folder / f"{name}.html", report.as_html(shown))
     return {f"{name}.md", f"{name}.html"}
 
 
-def _shown(row, result, assignment, marked, later):
+def _shown(row, result, assignment, marked, due):
     """The result as the learner gets it back: with what people gave, and how late it came."""
     front = []
     if row.submission:
-        when = f"{row.received:%Y-%m-%d %H:%M %Z}"
         which = f"Attempt {row.attempt} of {row.attempts} counts: " if row.attempts > 1 else ""
-        front.append(f"{which}{row.submission}, received {when}.")
+        when = f", received {row.received:%Y-%m-%d %H:%M %Z}" if row.received else ""
+        until = f"; due {due:%Y-%m-%d %H:%M %Z}" if due else ""
+        front.append(f"{which}{row.submission.rpartition('/')[2]}{when}{until}.")
     else:
         front.append("Nothing was handed in.")
     if row.status == UNREADABLE:
         front.append(result["reason"])
     if row.late:
-        lost = "nothing counts any more" if row.status == TOO_LATE else f"{report.number(row.penalty)} points off"
+        lost = "nothing counts any more" if row.status == TOO_LATE else f"{_points(row.penalty)} off"
         front.append(f"It came {_span(row.late)} late: {lost}.")
     more = _rounded(row.earned - sum(row.parts.values()))
     if more:
-        front.append(f"For the whole, a person gave {report.number(more):+} points.")
+        gave = f"a person gave {_points(more)}" if more > 0 else f"a person took {_points(-more)} off"
+        front.append(f"For the whole, {gave}.")
     front += [text for id, text in row.comments if not id]
     parts = {}
     for id, points in row.parts.items():
         part = result["exercises"][id] if result else {}
-        given, said, _ = marked.of(row.learner.id, id, marks.text_of(part.get("words", "")), later)
+        given, said, _ = marked.of(row.learner.id, id, marks.text_of(part.get("words", "")))
         if given is None and row.status == UNREADABLE:
             continue
         parts[id] = _marked_part(id, part, points, given is not None, said)
@@ -632,12 +668,18 @@ def _shown(row, result, assignment, marked, later):
     return shown | {"points": row.points, "out_of": row.out_of}
 
 
+def _points(count):
+    return f"{report.number(count)} point{'s' * (count != 1)}"
+
+
 def _marked_part(id, part, points, by_person, comments):
     """What is shown of an exercise, with what a person gave and said."""
     out_of = exercises.load(id).points
     part = {"lines": [], "diagnosis": "", "notes": [], "found": "", "where": "", "status": ""} | part
     said = ["A person gave these points.", *comments] if by_person else list(comments)
     status = part["status"]
+    if by_person and status in ("missing", "not attempted"):
+        part |= {"lines": []}
     if by_person:
         status = "passed" if points == out_of else "marked"
     return part | {"points": points, "out_of": out_of, "status": status, "lines": [*said, *part["lines"]]}

@@ -18,9 +18,9 @@ from exercises.grade.inside.sketch import BITS, pieces
 
 COMMON = 2  # what more than half of the class has is the stub, or how everybody writes it; of three, what two have
 MANY = 300  # and what more than so many have is no sign, as the work grows with it
-LEAST = 20  # pieces that two have in common: some five statements
+LEAST = 15  # pieces that two have in common: some ten statements
 SHARE = 0.6  # of the pieces of the one who has fewer, a rare one counting more
-MOST_PAIRS = 100_000  # that are kept; where there are more, no person can look at them
+MOST_PAIRS = 100_000  # if there are more, only those of owners who are in none yet are looked for
 LARGEST_GROUP = 200  # owners in one group that are named
 _OWNERS = 64 - BITS
 
@@ -85,8 +85,10 @@ class Likeness:
         ends, begins = np.cumsum(lengths), np.cumsum(lengths) - lengths
         piece = np.repeat(np.arange(len(lengths)), lengths)[np.argsort(owners, kind="stable")]  # of each owner in turn
         own = np.r_[0, np.cumsum(np.bincount(owners, minlength=len(whole)))]
-        found = []
+        found, seen = [], np.zeros(len(whole), bool)
         for at in np.flatnonzero(np.diff(own) >= LEAST):
+            if seen[at] and len(found) > MOST_PAIRS:
+                continue
             its = piece[own[at] : own[at + 1]]
             others = owners[_ranges(begins[its], ends[its])]
             common = np.bincount(others, minlength=len(whole))
@@ -97,9 +99,8 @@ class Likeness:
                 share = weight / np.minimum(whole[at], whole[near])
                 high = share >= SHARE
                 columns = near[high], share[high], common[near[high]]
+                seen[near[high]] = True
                 found += [(int(at), *row) for row in zip(*(column.tolist() for column in columns))]
-            if len(found) > MOST_PAIRS:
-                break
         return found
 
     def _counted(self):

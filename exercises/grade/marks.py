@@ -6,10 +6,11 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+import exercises
 from exercises.grade import report, roster
 from exercises.grade.run import Refusal
 
-COLUMNS = ("learner", "exercise", "points", "comment", "text", "explanation")
+COLUMNS = ("learner", "name", "exercise", "points", "out_of", "comment", "text", "explanation")
 
 
 @dataclass(frozen=True)
@@ -40,11 +41,12 @@ class Marks:
 
     A learner is an id or an e-mail. Points for an exercise stand in the place of the machine's; a line without an
     exercise is for the whole, and its points are added to the sum. A line without points and comment says nothing.
-    Refusal if a learner or exercise is unknown, points are no number or too many, or two lines give different points
-    for the same.
+    Refusal if an exercise is unknown, points are no number or too many, or two lines give different points for the
+    same. `astray` are the lines on learners who are not in the roster, or on exercises that are no longer asked.
     """
 
     def __init__(self, folder, finder, out_of):
+        self.astray = []
         self._marks = {}  # (learner's id, exercise's id or ""): [Mark]
         for file in sorted(Path(folder).iterdir()) if folder else ():
             ending = file.suffix.lower()
@@ -70,27 +72,31 @@ class Marks:
             points, comment = cells.get("points", ""), cells.get("comment", "")
             if not points and not comment:
                 continue
-            learner, exercise = finder.wanted(cells["learner"], where), cells["exercise"]
+            exercise = cells["exercise"]
+            learner = finder.wanted(cells["learner"], where, self.astray)
+            if exercise in set(exercises.ids()) - set(out_of):
+                self.astray.append(f"{where}: {exercise} is not in this assignment")
+                continue
             if exercise and exercise not in out_of:
                 near = difflib.get_close_matches(exercise, out_of, n=3, cutoff=0.4) or out_of
                 what = f"the assignment has no exercise {exercise}; did you mean {' or '.join(near)}?"
                 raise Refusal(f"{where}: {what} For the whole assignment leave it empty")
             points = _points(points, exercise, out_of, where) if points else None
             text = cells.get("text", "") if exercise else ""
+            if learner is None:
+                continue
             self._marks.setdefault((learner.id, exercise), []).append(Mark(points, comment, text, where))
 
-    def of(self, id, exercise, text="", later=()):
-        """(points or None, comments, whether they are for an earlier text) that count for a learner's exercise.
+    def of(self, id, exercise, text=""):
+        """(points or None, comments, whether all there are are for other texts) for a learner's exercise.
 
-        text : what `text_of` says of the explanation. A mark for it or for no text in particular goes before one for
-        another text, which counts as long as there is no other, as what a person gave is not lost by itself.
-        later : texts that came only later. Marks for these do not count: what was written late would be in time.
+        text : what `text_of` says of the explanation. A mark for it counts, or one for no text in particular. One for
+        another text does not: words that came late would be in time, and old ones would spoil better ones.
         """
-        marks = [mark for mark in self._marks.get((id, exercise), []) if mark.text not in later]
+        marks = self._marks.get((id, exercise), [])
         fitting = [mark for mark in marks if mark.text in ("", text)]
-        chosen = fitting or marks
-        points = [mark.points for mark in chosen if mark.points is not None]
-        comments = dict.fromkeys(mark.comment for mark in chosen if mark.comment)
+        points = [mark.points for mark in fitting if mark.points is not None]
+        comments = dict.fromkeys(mark.comment for mark in fitting if mark.comment)
         return (points[-1] if points else None), tuple(comments), bool(marks) and not fitting
 
     def is_read(self, id, exercise, text):

@@ -69,7 +69,7 @@ def table(ids, results):
 def cell(text):
     """A text on one line that no spreadsheet takes for a formula."""
     text = "".join(c if c.isprintable() else " " for c in text)
-    return f"'{text}" if text.lstrip()[:1] in ("=", "+", "-", "@") else text
+    return f"'{text}" if text.lstrip()[:1] in tuple("=+-@＝＋－＠") else text
 
 
 def number(value):

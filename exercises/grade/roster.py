@@ -53,7 +53,7 @@ class Learner:
     email: str = ""
     login: str = ""
     section: str = ""
-    more: dict = field(default_factory=dict)
+    more: dict = field(default_factory=dict, hash=False)
 
 
 # ---- tables that people and platforms write ----
@@ -306,16 +306,17 @@ class Finder:
         found = self._exact.get(text.strip().casefold())
         return self.learners[found] if isinstance(found, int) else None
 
-    def wanted(self, text, where):
-        """The Learner with this id or e-mail; Refusal says that there is none, and who is near."""
+    def wanted(self, text, where, astray):
+        """The Learner with this id or e-mail; if there is none, None, and `astray` gets a line with who is near."""
         found = self.by_key(text)
         if found is None:
             if text.strip().casefold() in self._exact:
-                raise Refusal(f"{where}: {text} is the e-mail of several learners in the roster; give the id")
-            keys = [key for one in self.learners for key in (one.id, one.email, one.name) if key]
-            near = difflib.get_close_matches(text, islice(keys, 20_000), n=3, cutoff=0.5)
+                astray.append(f"{where}: {text} is the e-mail of several learners in the roster; give the id")
+                return None
+            keys = {key: one.id for one in islice(self.learners, 7_000) for key in (one.id, one.email, one.name) if key}
+            near = dict.fromkeys(keys[key] for key in difflib.get_close_matches(text, keys, n=3, cutoff=0.5))
             told = f"; did you mean {' or '.join(near)}?" if near else ""
-            raise Refusal(f"{where}: the roster has no learner with the id or e-mail {text or '(it is empty)'}{told}")
+            astray.append(f"{where}: the roster has no learner with the id or e-mail {text or '(it is empty)'}{told}")
         return found
 
     def by_name(self, text):

@@ -111,6 +111,15 @@ def named(folder, names):
     return asked, {id: counts[id] for id in known if id not in asked}
 
 
+def changed(key, before, now):
+    """In words, how what is asked for differs from what was."""
+    if isinstance(before, list) and set(before) != set(now):
+        new, gone = [id for id in now if id not in before], [id for id in before if id not in now]
+        told = [f"{', '.join(ids)} {what}" for ids, what in ((new, "came in addition"), (gone, "is left out")) if ids]
+        return f"the {key} have changed: {'; '.join(told)}"
+    return f"{key} was {before}, and is {now}"
+
+
 def must_be_known(where, ids):
     """Refusal for the first of these ids that is none, with those that are like it."""
     for id in ids:
@@ -573,7 +582,7 @@ def _asked(folder, out, names, ids, specs, seed, limits, resume, anew):
             raise Refusal(f"{out}: the course's own code was another one, and might judge otherwise; {anew}")
         for key in ("version", "exercises", "specs", "limits"):
             if before.get(key) != asked[key]:
-                raise Refusal(f"{out}: {key} was {before.get(key)}, and is {asked[key]}; {anew}")
+                raise Refusal(f"{out}: {changed(key, before.get(key), asked[key])}; {anew}")
     out.mkdir(parents=True, exist_ok=True)
     if not before:
         write(file, json.dumps(asked, indent=1) + "\n")

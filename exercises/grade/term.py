@@ -7,13 +7,15 @@ python -m exercises.grade accept term/ps3           put the regrade in the place
 """
 
 import argparse
+import json
 import os
 from pathlib import Path
 
 import exercises
-from exercises.grade import assignment, boxes, class_report, difference, gradebook, roster, run
+from exercises.grade import CALL, assignment, boxes, class_report, difference, gradebook, roster, run
 from exercises.grade.command import status_of
 from exercises.grade.run import Refusal
+from exercises.grade.specs import add_specs
 
 # ---- new ----
 
@@ -24,6 +26,7 @@ def new(arguments=None, say=print):
     parser.add_argument("folder", type=Path, help="its folder, term/ps3; must not be there yet, or be empty")
     parser.add_argument("--title", required=True, help='what it is called, "Problem set 3"')
     parser.add_argument("--exercises", default="", help="ids, with commas; default: those that half of them name")
+    parser.add_argument("--specs", type=Path, help="folder with exercises of your own, which --exercises may name")
     parser.add_argument("--due", help="2027-03-05T23:59, this machine's time, or with +01:00")
     parser.add_argument(
         "--attempts", choices=assignment.ATTEMPTS, default="best", help="which of several counts (best)"
@@ -37,7 +40,11 @@ def new(arguments=None, say=print):
 
 
 def _new(folder, rules, say):
+    specs = rules["specs"]
+    rules["specs"] = os.path.relpath(specs, folder) if specs else ""
     about = assignment.checked(rules, "new")
+    if specs:
+        add_specs(specs)
     run.must_be_known("--exercises", about.exercises)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise Refusal(f"{folder}: there is something already; choose another folder")
@@ -47,7 +54,7 @@ def _new(folder, rules, say):
     points = sum(exercises.load(id).points for id in about.exercises)
     what = f"{len(about.exercises)} exercises, {points} points" if about.exercises else "exercises as they are named"
     say(f"{folder}: {about.title}, {what}; its rules are in {folder / assignment.FILE}")
-    say(f"put what is handed in into {folder / 'submissions'}, or let `collect {folder} DOWNLOAD` do it")
+    say(f"put what is handed in into {folder / 'submissions'}, or give a download to: {CALL} collect {folder} FILE")
     return 0
 
 
@@ -62,7 +69,7 @@ def grade(folder, regrade=False, roster_file=None, say=print, **options):
     folder = Path(folder)
     about = assignment.read(folder)
     out, seed = folder / "grades", ""
-    anew = f"`{folder} --regrade` grades all anew beside, and shows the difference"
+    anew = f"to grade all anew beside, and see the difference: {CALL} {folder} --regrade"
     if regrade:
         if not (out / "grades.csv").exists():
             raise Refusal(f"{folder}: nothing is graded yet, so there is nothing to grade again; leave --regrade out")
@@ -73,11 +80,14 @@ def grade(folder, regrade=False, roster_file=None, say=print, **options):
     learners = roster.of(folder, roster_file)
     limits = boxes.Limits(about.seconds, about.memory * boxes.MIB)
     submissions = folder / "submissions"
+    if learners is not None:  # what cannot be in people's files is said before the work
+        gradebook.people(learners, exercises.ids(), **_written(folder))
     counts = run.run(submissions, out, about.exercises, specs, seed, limits, resume=True, say=say, anew=anew, **options)
     conclude(submissions, out, list(counts.by_exercise), about, learners, folder, say)
     if regrade:
         say(difference.write(folder / "grades", out))
-        say(f"nothing is changed yet: look at {out / 'difference.md'}; then `accept {folder}`, or delete {out}")
+        say(f"nothing is changed yet: look at {out / 'difference.md'}")
+        say(f"then delete {out}, or accept it: {CALL} accept {folder}")
     return counts, out
 
 
@@ -86,20 +96,29 @@ def conclude(submissions, out, ids, about, learners, folder=None, say=print):
     # what came while it was graded is for the next time
     names = [name for name in run.submissions(submissions) if run.result_file(out, name).exists()]
     if learners is None:
+        if (out / "gradebook.csv").exists():
+            raise Refusal(
+                f"{out} has a gradebook, and there is no roster any more; put roster.csv back, or say --roster"
+            )
         if folder:
             say("there is no roster.csv: grades.csv has a row for each file, and no gradebook is written")
-        counted = ((result, result["submission"]) for result in run.results(out, names))
+        counted, absent = ((result, result["submission"]) for result in run.results(out, names)), 0
     else:
-        places = {}
-        if folder:
-            places = {"received": folder / "submissions.csv", "manual": folder / "manual"}
-            places["extensions"] = folder / "extensions.csv"
-        book = gradebook.write(out, names, submissions, learners, about, **places)
-        counted = book.counted()
+        book = gradebook.write(out, names, submissions, learners, about, **(_written(folder) if folder else {}))
+        counted, absent = book.counted(), len(book.empty_handed)
         for line in book.told():
             say(line)
-    class_report.write(out, ids, counted, about.title)
+    class_report.write(out, ids, counted, about.title, absent)
     say(f"the class: {out / 'class.html'}")
+
+
+def _written(folder):
+    """Where people write, in the folder of an assignment."""
+    return {
+        "received": folder / "submissions.csv",
+        "extensions": folder / "extensions.csv",
+        "manual": folder / "manual",
+    }
 
 
 def accept(arguments=None, say=print):
@@ -113,9 +132,15 @@ def accept(arguments=None, say=print):
 
 
 def _accept(folder, say):
-    grades, proposed = folder / "grades", folder / "regrade"
+    about, grades, proposed = assignment.read(folder), folder / "grades", folder / "regrade"
     if not (proposed / "difference.md").exists():  # it is written last
-        raise Refusal(f"{folder}: there is no finished regrade; `{folder} --regrade` makes one")
+        raise Refusal(f"{folder}: there is no finished regrade; to make one: {CALL} {folder} --regrade")
+    graded = json.loads((proposed / "run.json").read_text(encoding="utf-8"))["exercises"]
+    if about.exercises and graded != list(about.exercises):
+        which = run.changed("exercises", graded, list(about.exercises))
+        raise Refusal(
+            f"{folder / assignment.FILE} has changed since the regrade: {which}; delete {proposed}, and regrade"
+        )
     if grades.exists():  # not, if it was cut off between the two
         numbers = [path.name.rpartition("-")[2] for path in folder.glob("grades-before-*")]
         before = folder / f"grades-before-{1 + max(map(int, filter(str.isdecimal, numbers)), default=0)}"

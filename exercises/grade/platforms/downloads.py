@@ -11,8 +11,11 @@ import re
 import resource
 import subprocess
 import tempfile
+import unicodedata
+from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
+from functools import partial
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from exercises.grade import run
@@ -26,8 +29,7 @@ class Handed:
 
     name : str, what it is called below the folder of its attempt
     read : function without arguments that returns its bytes, or raises Bad
-    clues : tuple of (kind, text) that say whose it is, the surest first. Kinds: canvas (Canvas's number of a person),
-        participant (Moodle's), key (an id, a login or an e-mail), name, repository, path
+    clues : tuple of (kind, text) that say whose it is, the surest first (`people.People.owner`)
     label : str, what to call its folder if it is nobody's in the roster
     received : datetime with its zone, or None; late : bool, whether the platform calls it late
     where : str, its path in the download
@@ -44,22 +46,16 @@ class Handed:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What else is to be known: title of the assignment, item (what the platform calls it, or ""), and a `say`."""
+    """What else is to be known.
+
+    title : of the assignment; item : what the platform calls it, or ""; say : takes a line for the instructor
+    numbered : whether Moodle's numbers are known, by the worksheet that belongs to the download
+    """
 
     title: str = ""
     item: str = ""
     say: object = print
-
-
-def _takes(source, entry):
-    """What reads this entry."""
-
-    def read():
-        if entry.why:
-            raise Bad(entry.why)
-        return source.read(entry)
-
-    return read
+    numbered: bool = False
 
 
 def kind_of(source):
@@ -109,7 +105,7 @@ def _canvas(source, wanted):
         name = re.sub(r"^\d+_", "", found["file"])
         label = "-".join(filter(None, (found["name"], found["id"])))
         late = bool(found["late"])
-        yield Handed(name, _takes(source, entry), tuple(clues), label, None, entry.path, late)
+        yield Handed(name, partial(source.read, entry), tuple(clues), label, None, entry.path, late)
 
 
 # ---- Moodle ----
@@ -133,13 +129,26 @@ def _moodle(source, wanted):
     people = {(found["name"], found["id"]) for _, found in parts if found}
     # a participant has another number in each assignment, so it is used only where it stands for the name
     blind = len({name for name, _ in people}) == 1 and (len(people) > 1 or min(people)[0] == "Participant")
+    numbers = Counter(_bare(name) for name, _ in people)
+    several = {name for name, _ in people if numbers[_bare(name)] > 1 and not blind}
+    for name in () if wanted.numbered else sorted(several):  # one of them may have taken the other's name
+        told = "so their files are nobody's; --times with the grading worksheet tells them apart"
+        wanted.say(f"LOOK: several people in Moodle are called {name}, {told}")
     for entry, (at, found) in zip(source.entries, parts):
         if not found:
             yield _by_path(source, entry, None)
             continue
         name = "/".join([*([found["file"]] if found["file"] else []), *entry.parts[at + 1 :]])
         clues = (("participant", found["id"]) if blind else ("name", found["name"]),)
-        yield Handed(name, _takes(source, entry), clues, f"{found['name']}-{found['id']}", None, entry.path)
+        clues = () if found["name"] in several else clues
+        clues += (("worksheet", found["id"]),) if wanted.numbered else ()
+        yield Handed(name, partial(source.read, entry), clues, f"{found['name']}-{found['id']}", None, entry.path)
+
+
+def _bare(name):
+    """The words of a name in any order, without capitals and accents."""
+    text = "".join(c for c in unicodedata.normalize("NFKD", name) if not unicodedata.combining(c))
+    return frozenset(re.findall(r"\w+", text.casefold()))
 
 
 # ---- Gradescope ----
@@ -169,7 +178,7 @@ def _gradescope(source, wanted):
     if about is None:
         raise Refusal(f"there is no {_GRADESCOPE} in it; give what *Export Submissions* gave out")
     try:
-        known = _submissions(_takes(source, about)())
+        known = _submissions(source.read(about))
     except Bad as bad:
         raise Refusal(f"{_GRADESCOPE} {bad}; export once more") from None
     for entry in source.entries:
@@ -186,7 +195,7 @@ def _gradescope(source, wanted):
             told = [("key", person.get(":sid")), ("key", person.get(":email")), ("name", person.get(":name"))]
             clues = tuple((kind, str(text)) for kind, text in told if text)
             label = str(person.get(":sid") or person.get(":email") or below[0])
-            yield Handed(name, _takes(source, entry), clues, label, _aware(one.get(":created_at")), entry.path)
+            yield Handed(name, partial(source.read, entry), clues, label, _aware(one.get(":created_at")), entry.path)
 
 
 def _submissions(data):
@@ -317,7 +326,7 @@ def _nbgrader(source, wanted):
             student, _, time, below = told
             received = times.get((student, time)) or (_time(time) if time else None)
             clues = (("key", student), ("name", student))
-            yield Handed("/".join(below), _takes(source, entry), clues, student, received, entry.path)
+            yield Handed("/".join(below), partial(source.read, entry), clues, student, received, entry.path)
 
 
 def _item(items, wanted):
@@ -375,6 +384,8 @@ def _github(source, wanted):
     in it each repository by its name, <assignment>-<user>. Git has the time of a commit from whoever made it.
     """
     committed = functools.cache(_committed)
+    names = [place.rpartition("/")[2] for place in source.repositories]
+    beginnings = Counter(name[: hyphen.end()] for name in names for hyphen in re.finditer("-", name))
     for entry in source.entries:
         place = _checkout(source, entry)
         if place is None:
@@ -382,8 +393,10 @@ def _github(source, wanted):
             continue
         repository = place.rpartition("/")[2]
         name = entry.path[len(place) + 1 :]
-        clues = (("repository", repository),)
-        yield Handed(name, _takes(source, entry), clues, repository, committed(source.path / place), entry.path)
+        # a user may be called x-learner-017: what is before a user's name is what others have there, too
+        shared = max((b for b, n in beginnings.items() if repository.startswith(b) and 2 * n >= len(names)), default="")
+        clues = (("repository", f"{shared}/{repository[len(shared) :]}"),)
+        yield Handed(name, partial(source.read, entry), clues, repository, committed(source.path / place), entry.path)
 
 
 def _committed(folder):
@@ -433,14 +446,14 @@ class Mailbox:
         self.path, self.entries = path, []
 
     def messages(self):
-        """Yield (where, the bytes of a message)."""
+        """Yield (where, a function that returns the bytes of a message)."""
         if self.path.suffix.lower() == ".eml":
-            yield self.path.name, self.path.read_bytes()
+            yield self.path.name, self.path.read_bytes
             return
         box = mailbox.mbox(self.path, create=False)
         try:
             for key in box.iterkeys():
-                yield f"message {key + 1}", box.get_bytes(key)
+                yield f"message {key + 1}", partial(box.get_bytes, key)
         finally:
             box.close()
 
@@ -465,11 +478,10 @@ def _mail(source, wanted):
             if not entry.path.lower().endswith(".eml"):
                 yield _by_path(source, entry, entry.time)
         saved = (entry for entry in source.entries if entry.path.lower().endswith(".eml"))
-        messages = ((entry.path, _takes(source, entry)) for entry in saved)
-    for where, data in messages:
+        messages = ((entry.path, partial(source.read, entry)) for entry in saved)
+    for where, read in messages:
         try:
-            data = data() if callable(data) else data
-            message = _parsed(data)
+            message = _parsed(read())
             sender = email.utils.parseaddr(str(message["From"] or ""))[1]
             time, attached = _sent(message), list(_attachments(message))
         except Bad as error:
@@ -524,7 +536,7 @@ def _plain_folder(source, wanted):
 
 def _by_path(source, entry, time):
     label = entry.parts[0] if len(entry.parts) > 1 else entry.parts[0].rpartition(".")[0] or entry.parts[0]
-    return Handed(entry.parts[-1], _takes(source, entry), (("path", entry.path),), label, time, entry.path)
+    return Handed(entry.parts[-1], partial(source.read, entry), (("path", entry.path),), label, time, entry.path)
 
 
 KINDS = {

@@ -73,13 +73,18 @@ class Folder:
             self.entries.append(Entry(run.printable(where), None, f"cannot be opened: {error.strerror}"))
 
     def _entry(self, relative):
-        about = os.lstat(self.path / relative)
+        name = run.printable(relative.as_posix())
+        try:
+            about = os.lstat(self.path / relative)
+        except OSError as error:  # it is gone
+            return Entry(name, None, f"cannot be opened: {error.strerror}")
         why = "" if stat.S_ISREG(about.st_mode) else _no_file(about.st_mode)
         time = datetime.fromtimestamp(min(max(about.st_mtime, 0), LATEST), UTC)
-        return Entry(run.printable(relative.as_posix()), time, why, place=relative)
+        return Entry(name, time, why, place=relative)
 
     def read(self, entry):
         """The bytes of a file; Bad says why not."""
+        _may_be_tried(entry)
         try:
             with os.fdopen(_opened(self.path, entry.place.parts), "rb") as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -125,6 +130,7 @@ class Zip:
 
     def read(self, entry):
         """The bytes of a file; Bad says why not."""
+        _may_be_tried(entry)
         try:
             with self._zip.open(entry.place) as file:
                 return _bounded(file)
@@ -159,6 +165,11 @@ def _name(info):
         except UnicodeError:
             pass
     return info.filename
+
+
+def _may_be_tried(entry):
+    if entry.why:
+        raise Bad(entry.why)
 
 
 def _no_file(mode):

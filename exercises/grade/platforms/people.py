@@ -11,9 +11,11 @@ class People:
 
     id, email, login : as the roster has them; a login may be the e-mail. key : any of the three
     name : if only one has it
-    repository : <assignment>-<user>, of a column github_username, or of login or id
+    repository : <assignment>-/<user>, of a column github_username, or of login or id; what is before the sign may have
+        some of the user, too
     canvas : Canvas's number of a person, if the roster is a gradebook of Canvas
     participant : Moodle's number of one in one assignment, if the roster is a grading worksheet
+    worksheet : the same number, of the worksheet that belongs to the download (`add`)
 
     Attributes
     ----------
@@ -22,21 +24,25 @@ class People:
 
     def __init__(self, learners):
         self._finder, self._known = roster.Finder(learners), {}
+        self.kinds = set()
         for learner in self._finder.learners:
             more = learner.more
-            self._add("id", learner.id, learner)
-            self._add("email", learner.email, learner)
+            self.add("id", learner.id, learner)
+            self.add("email", learner.email, learner)
             for login in (learner.login, learner.email):
-                self._add("login", login, learner)
+                self.add("login", login, learner)
             for user in (more.get("github_username", ""), learner.login, learner.id):
-                self._add("repository", user, learner)
-            self._add("canvas", more.get("ID", "") if "Student" in more else "", learner)
-            self._add("participant", more.get("Identifier", ""), learner)
-        self.kinds = {kind for kind, _ in self._known}
+                self.add("repository", user, learner)
+            self.add("canvas", more.get("ID", "") if "Student" in more else "", learner)
+            self.add("participant", more.get("Identifier", ""), learner)
 
-    def _add(self, kind, text, learner):
+    def add(self, kind, text, learner):
+        """Let a text of this kind stand for a learner, if it does not stand for another one."""
         key = _key(kind, text)
-        if key[1] and self._known.setdefault(key, learner) is not learner:
+        if not key[1]:
+            return
+        self.kinds.add(kind)
+        if self._known.setdefault(key, learner) is not learner:
             self._known[key] = None  # of two people it says nothing
 
     def find(self, kind, text):
@@ -46,7 +52,9 @@ class People:
         if kind == "key":
             return self._finder.by_key(text) or self.find("login", text)
         if kind == "repository":  # both parts of it may have hyphens
-            ends = (_key(kind, text[at:]) for at in [0, *(hyphen.end() for hyphen in re.finditer("-", text))])
+            shared, _, rest = text.partition("/")
+            starts = [0, *(hyphen.end() for hyphen in re.finditer("-", shared))]
+            ends = (_key(kind, (shared + rest)[at:]) for at in starts)
             return next((self._known[end] for end in ends if end in self._known), None)
         return self._known.get(_key(kind, text))
 
@@ -58,7 +66,7 @@ class People:
         """
         found, why = {}, ""
         kinds = {"email" if kind == "key" and "@" in text else kind for kind, text in clues}
-        told = kinds & self.kinds & {"canvas", "email"}
+        told = kinds & self.kinds & {"canvas", "email", "worksheet"}
         for kind, text in clues:
             learner, why = self._finder.look(text) if kind == "path" else (self.find(kind, text), why)
             if kind == "name" and learner is not None and told and not found:
@@ -76,4 +84,4 @@ def same(text):
 
 
 def _key(kind, text):
-    return kind, re.sub(r"\D", "", text) if kind == "participant" else same(text)
+    return kind, re.sub(r"\D", "", text) if kind in ("participant", "worksheet") else same(text)
