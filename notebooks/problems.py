@@ -29,7 +29,7 @@ import exercises
 from exercises.engine.questions import asked, solved, wrong_values
 from exercises.grade import assignment, roster
 from exercises.grade.command import status_of
-from exercises.grade.gradebook import page_name
+from exercises.grade.pages import page_name
 from exercises.grade.run import Refusal, must_be_known, write
 from exercises.spec import Choice, Code, Number, sentence
 from notebooks import paper

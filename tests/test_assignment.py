@@ -11,7 +11,7 @@ from exercises.grade import assignment, term
 from exercises.grade.__main__ import main
 from exercises.grade.boxes import BoxError
 from exercises.grade.command import status_of
-from exercises.grade.run import Refusal
+from exercises.grade.run import Refusal, Stopped
 from exercises.grade.specs import SpecError
 
 TITLE = 'title = "Problem set 3"\n'
@@ -150,6 +150,7 @@ def test_new_leaves_what_is_there(tmp_path, capsys):
     [
         (Refusal("no such thing"), 2, "error: no such thing\n"),
         (SpecError("--specs: x is no folder"), 2, "error: --specs: x is no folder\n"),
+        (Stopped("the scheduler is gone"), 2, "error: the scheduler is gone; go on\n"),
         (OSError(28, "No space left on device", "a/b"), 2, "error: a/b: No space left on device; go on\n"),
         (OSError(28, "No space left on device"), 2, "error: No space left on device; go on\n"),
         (BoxError("it ended"), 2, "error: a sandbox does not start any more: it ended; go on\n"),

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exercises import ids, load
-from exercises.grade import difference, gradebook, marks, report, roster, run
+from exercises.grade import difference, gradebook, marks, pages, report, roster, run
 from exercises.grade.assignment import Assignment
 from exercises.grade.gradebook import Attempt, Row, choose, lateness, penalty
 from exercises.grade.roster import Finder, Learner, guarded, unguarded
@@ -816,7 +816,7 @@ def test_a_gradebook_of_another_roster_or_a_damaged_one_is_refused(room):
 
 def test_a_page_has_a_name_that_is_safe_and_another_one_for_each_learner(tmp_path):
     odd = [Learner(id, "x") for id in ("../../etc", "a/b", "a b", "ü", ".x", "a@example.edu", "007", "CON?", "x" * 300)]
-    names = [gradebook.page_name(learner) for learner in odd]
+    names = [pages.page_name(learner) for learner in odd]
     assert len({name.casefold() for name in names}) == len(odd)
     assert not [name for name in names if "/" in name or name.startswith(".") or len(name) > 80]
     assert names[5:7] == ["a@example.edu", "007"]

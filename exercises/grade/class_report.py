@@ -198,8 +198,8 @@ def _mistakes(class_):
         known, other = class_.frequent(id), class_.mistakes[id].get("")
         rows = [_expandable(who, total, report._inline(sentence)) for sentence, who in known[:MISTAKES]]
         if rest := known[MISTAKES:]:
-            whose = _many(sum(who.count for _, who in rest), "learner")
-            rows.append(f'<p class="quiet">Not shown: {_many(len(rest), "rarer mistake")}, of {whose}.</p>')
+            whose = report.many(sum(who.count for _, who in rest), "learner")
+            rows.append(f'<p class="quiet">Not shown: {report.many(len(rest), "rarer mistake")}, of {whose}.</p>')
         if other:
             rows.append(_expandable(other, total, "No mistake that is known: an error, or numbers that differ."))
         if rows:
@@ -221,7 +221,8 @@ def _alike(class_):
         rows.append(f"<li><b>{said}</b>: {names}</li>")
     if not rows:
         return ""
-    more = f'<p class="quiet">Not shown: {_many(len(groups) - GROUPS, "group")}.</p>' if len(groups) > GROUPS else ""
+    rest = report.many(len(groups) - GROUPS, "group")
+    more = f'<p class="quiet">Not shown: {rest}.</p>' if len(groups) > GROUPS else ""
     return (
         '<section class="look"><h2>Very much alike: for a person to look at</h2><p>Likeness is no proof of anything. '
         "Two learners may have sat together where that is allowed, or found the same page. So read both, and ask. "
@@ -259,10 +260,6 @@ def _expandable(who, total, said):
 def _names(names, count):
     more = f", and {count - len(names)} more" if count > len(names) else ""
     return ", ".join(f'<span class="name">{html.escape(name)}</span>' for name in names) + more
-
-
-def _many(count, what):
-    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _share(count, total):

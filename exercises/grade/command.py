@@ -3,7 +3,7 @@
 import sys
 
 from exercises.grade.boxes import BoxError
-from exercises.grade.run import Refusal
+from exercises.grade.run import Refusal, Stopped
 from exercises.grade.specs import SpecError
 
 
@@ -15,6 +15,8 @@ def status_of(do, then=""):
     status, after = 2, f"; {then}" if then else ""
     try:
         return do()
+    except Stopped as stopped:
+        told = f"error: {stopped}{after}"
     except (Refusal, SpecError) as refusal:
         told = f"error: {refusal}"
     except OSError as error:

@@ -199,13 +199,13 @@ def _told(line, rows):
 
 
 def _sums(counts, whose):
-    parts = [f"{_many(counts['gain'], whose)} would gain points, {counts['lose']} would lose some"]
+    parts = [f"{report.many(counts['gain'], whose)} would gain points, {counts['lose']} would lose some"]
     parts += [f"{counts['same']} would have them as before"]
     parts += [f"{counts['level']} would have the same sum, of other exercises"] if counts["level"] else []
     parts += [f"{counts['came']} with a file that came since"] if counts["came"] else []
     parts += [f"{counts['new']} new"] if counts["new"] else []
     parts += [f"{counts['gone']} no longer there"] if counts["gone"] else []
-    words = f"; {_many(counts['words'], 'file')} with the same points and other words" if counts["words"] else ""
+    words = f"; {report.many(counts['words'], 'file')} with the same points and other words" if counts["words"] else ""
     total = f"; {report.number(counts['total']):+} points in all" if counts["gain"] or counts["lose"] else ""
     return ", ".join(parts) + total + words
 
@@ -223,7 +223,3 @@ def _page(told, gains, losses, lists, many):
             rows += [f"- and {many[heading] - len(lines)} more: difference.csv"] if many[heading] > len(lines) else []
             rows.append("")
     return "\n".join(rows)
-
-
-def _many(count, what):
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"

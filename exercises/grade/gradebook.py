@@ -11,7 +11,6 @@ import csv
 import json
 import math
 import os
-import re
 import shutil
 import tempfile
 from collections import Counter
@@ -20,7 +19,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path, PurePosixPath
 
 import exercises
-from exercises.grade import marks, report, roster, run
+from exercises.grade import marks, pages, report, roster, run
 from exercises.grade.assignment import moment
 from exercises.grade.roster import Learner, guarded, unguarded
 from exercises.grade.run import Refusal
@@ -260,10 +259,10 @@ class Book:
         )
         yield f"{self.statuses.total()} learners: {counts}; gradebook: {self.out / 'gradebook.csv'}"
         if self.unclaimed:
-            yield f"{_many(len(self.unclaimed), 'file')} of NOBODY in the roster: {self.remedy}"
+            yield f"{report.many(len(self.unclaimed), 'file')} of NOBODY in the roster: {self.remedy}"
         yield from (f"LOOK: {line}" for line in self.astray)
         if self.to_read:
-            yield f"{_many(self.to_read, 'explanation')} to be marked by a person: {self.out / 'to_read.csv'}"
+            yield f"{report.many(self.to_read, 'explanation')} to be marked by a person: {self.out / 'to_read.csv'}"
         if self.unclaimed or self.absent or self.notes or self.empty_handed:
             yield f"what to look at: {self.out / 'gradebook.md'}"
 
@@ -306,7 +305,7 @@ def write(out, names, folder, learners, assignment, received=None, manual=None, 
     book = Book(out, ids, remedy, astray=astray)
     files = _files(out, names, folder, learners, inbox, marked, book)
     (out / "learners").mkdir(exist_ok=True)
-    pages = set()
+    kept = set()
     with writing(out / "gradebook.csv") as table, _Readings(out / "to_read.csv") as readings:
         rows = csv.writer(table, lineterminator="\n")
         rows.writerow([*COLUMNS, *ids])
@@ -315,7 +314,7 @@ def write(out, names, folder, learners, assignment, received=None, manual=None, 
             its_due = due.get(learner.id, assignment.due)
             row, result = _row(out, learner, mine, its_due, assignment, marked, out_of, learners)
             rows.writerow(_cells(row, ids))
-            pages |= _write_pages(out / "learners", row, result, assignment, marked, its_due)
+            kept |= pages.write(out / "learners", row, result, assignment, marked, its_due)
             if result:
                 book._counted.append((mine[row.attempt - 1].attempt.name, learner))
             if result and row.status != TOO_LATE:
@@ -327,7 +326,7 @@ def write(out, names, folder, learners, assignment, received=None, manual=None, 
                 book.same.setdefault(text, []).append(label(learner))
             book.notes += [(label(learner), note) for note in row.notes]
     for stale in (out / "learners").iterdir():
-        if stale.suffix in (".md", ".html") and stale.name not in pages:
+        if stale.suffix in (".md", ".html") and stale.name not in kept:
             stale.unlink()
     book.to_read = readings.count
     run.write(out / "gradebook.md", _summary(book, assignment))
@@ -414,7 +413,7 @@ def _row(out, learner, files, due, assignment, marked, out_of, learners):
         status = TOO_LATE if is_too_late(late, assignment) else GRADED
     notes = [f"{id}: marked for another text; this one waits for a reader" for id in earlier]
     notes += _notes(files, at, due, assignment, learners)
-    notes[_NOTES:] = [f"and {_many(len(notes) - _NOTES, 'note')} more"] if len(notes) > _NOTES else []
+    notes[_NOTES:] = [f"and {report.many(len(notes) - _NOTES, 'note')} more"] if len(notes) > _NOTES else []
     row = Row(
         learner=learner,
         submission=run.printable(chosen.attempt.name) if files else "",
@@ -586,9 +585,10 @@ def _summary(book, assignment):
     rows += [f"| {status} | {count} |" for status, count in sorted(book.statuses.items())]
     rows.append("")
     if book.undated:
-        rows += [f"{_many(book.undated, 'file')} without a time in submissions.csv: the time is that of the file.", ""]
+        undated = report.many(book.undated, "file")
+        rows += [f"{undated} without a time in submissions.csv: the time is that of the file.", ""]
     if book.to_read:
-        rows += [f"{_many(book.to_read, 'explanation')} to be marked by a person: to_read.csv.", ""]
+        rows += [f"{report.many(book.to_read, 'explanation')} to be marked by a person: to_read.csv.", ""]
     lists = {
         f"Files of nobody: {book.remedy}": [f"{name}: {why}" if why else name for name, why in book.unclaimed],
         "Lines that apply to nobody": book.astray,
@@ -610,83 +610,3 @@ def _by_note(notes):
     for who, note in notes:
         found.setdefault(note, []).append(who)
     return [f"{', '.join(who)}: {note}" for note, who in found.items()]
-
-
-def _many(count, what):
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
-
-
-# ---- what a learner gets back ----
-
-
-def page_name(learner):
-    """The name of a learner's page, without its ending: the id, where that can be the name of a file everywhere."""
-    if re.fullmatch(r"[A-Za-z0-9](?:[A-Za-z0-9._@+-]{0,60}[A-Za-z0-9])?", learner.id):
-        return learner.id
-    return report.file_name(learner.id, run.hashed(learner.id))
-
-
-def _write_pages(folder, row, result, assignment, marked, due):
-    """Write a learner's page; return the names of its files."""
-    shown = _shown(row, result, assignment, marked, due)
-    name = page_name(row.learner)
-    run.write(folder / f"{name}.md", report.as_markdown(shown))
-    run.write(folder / f"{name}.html", report.as_html(shown))
-    return {f"{name}.md", f"{name}.html"}
-
-
-def _shown(row, result, assignment, marked, due):
-    """The result as the learner gets it back: with what people gave, and how late it came."""
-    front = []
-    if row.submission:
-        which = f"Attempt {row.attempt} of {row.attempts} counts: " if row.attempts > 1 else ""
-        when = f", received {row.received:%Y-%m-%d %H:%M %Z}" if row.received else ""
-        until = f"; due {due:%Y-%m-%d %H:%M %Z}" if due else ""
-        front.append(f"{which}{row.submission.rpartition('/')[2]}{when}{until}.")
-    else:
-        front.append("Nothing was handed in.")
-    if row.status == UNREADABLE:
-        front.append(result["reason"])
-    if row.late:
-        lost = "nothing counts any more" if row.status == TOO_LATE else f"{_points(row.penalty)} off"
-        front.append(f"It came {_span(row.late)} late: {lost}.")
-    more = _rounded(row.earned - sum(row.parts.values()))
-    if more:
-        gave = f"a person gave {_points(more)}" if more > 0 else f"a person took {_points(-more)} off"
-        front.append(f"For the whole, {gave}.")
-    front += [text for id, text in row.comments if not id]
-    parts = {}
-    for id, points in row.parts.items():
-        part = result["exercises"][id] if result else {}
-        given, said, _ = marked.of(row.learner.id, id, marks.text_of(part.get("words", "")))
-        if given is None and row.status == UNREADABLE:
-            continue
-        parts[id] = _marked_part(id, part, points, given is not None, said)
-    shown = {"submission": f"{assignment.title}: {row.learner.name}", "status": GRADED, "reason": ""}
-    shown |= {"learner": result["learner"] if result else "", "exercises": parts}
-    shown |= {"notes": [*front, *(result["notes"] if result else [])]}
-    return shown | {"points": row.points, "out_of": row.out_of}
-
-
-def _points(count):
-    return f"{report.number(count)} point{'s' * (count != 1)}"
-
-
-def _marked_part(id, part, points, by_person, comments):
-    """What is shown of an exercise, with what a person gave and said."""
-    out_of = exercises.load(id).points
-    part = {"lines": [], "diagnosis": "", "notes": [], "found": "", "where": "", "status": ""} | part
-    said = ["A person gave these points.", *comments] if by_person else list(comments)
-    status = part["status"]
-    if by_person and status in ("missing", "not attempted"):
-        part |= {"lines": []}
-    if by_person:
-        status = "passed" if points == out_of else "marked"
-    return part | {"points": points, "out_of": out_of, "status": status, "lines": [*said, *part["lines"]]}
-
-
-def _span(late):
-    """A length of time in words."""
-    minutes = math.ceil(late.total_seconds() / 60)
-    pairs = [(minutes // 1440, "day"), (minutes // 60 % 24, "hour"), (minutes % 60, "minute")]
-    return " ".join([_many(count, what) for count, what in pairs if count][:2])

@@ -72,6 +72,11 @@ def cell(text):
     return f"'{text}" if text.lstrip()[:1] in tuple("=+-@＝＋－＠") else text
 
 
+def many(count, what):
+    """ "1 file", "2 files"."""
+    return f"{count} {what}{'s' * (count != 1)}"
+
+
 def number(value):
     """Points without a needless `.0`."""
     return int(value) if float(value).is_integer() else value

@@ -161,7 +161,7 @@ def keep(out, name, result):
     stem = report.file_name(result["submission"], hashed(name))
     write(Path(out, "feedback", f"{stem}.md"), report.as_markdown(result))
     write(Path(out, "feedback", f"{stem}.html"), report.as_html(result))
-    write(result_file(out, name), json.dumps(result, indent=1, sort_keys=True) + "\n")
+    write(result_file(out, name), json.dumps(result, sort_keys=True) + "\n")
 
 
 def results(out, names):
