@@ -2,6 +2,7 @@
 
 python -m tests.classroom FOLDER --count 3000            write one, and expected.csv beside the folder
 python -m tests.classroom FOLDER --count 3000 --grade    grade it as well, compare, say how many a second
+python -m tests.classroom FOLDER --count 3000 --dask     and once more by two Dask workers, one killed halfway
 """
 
 import argparse
@@ -713,26 +714,69 @@ def main(arguments=None):
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--grade", action="store_true", help="grade them into `grades` beside the folder, and compare")
+    parser.add_argument("--dask", action="store_true", help="grade them once more on a cluster, and compare the two")
     parser.add_argument("--workers", default="2")
+    parser.add_argument("--seconds", default="2", help="for the code of one exercise")
     asked = parser.parse_args(arguments)
     if asked.folder.exists() and any(asked.folder.iterdir()):
         parser.error(f"{asked.folder} is not empty")
     expected = make(asked.folder, asked.count, asked.seed)
     write_expected(asked.folder.parent / "expected.csv", expected)
     print(f"{len(expected)} submissions in {asked.folder}")
-    if not asked.grade:
-        return 0
+    wrong, tables = 0, []
+    if asked.grade or asked.dask:
+        wrong += _graded(asked, expected, "grades", "--workers", asked.workers)
+        tables.append((asked.folder.parent / "grades" / "grades.csv").read_bytes())
+    if asked.dask:
+        wrong += _by_dask(asked, expected)
+        tables.append((asked.folder.parent / "dask" / "grades.csv").read_bytes())
+        print(f"the two grades.csv are {'the same' if tables[0] == tables[1] else 'NOT THE SAME'}, byte for byte")
+        wrong += tables[0] != tables[1]
+    return int(bool(wrong))
+
+
+def _graded(asked, expected, name, *options):
+    """Grade a class into a folder beside it, say how that went, and how many rows are otherwise than expected."""
     from exercises.grade.__main__ import main as grade
 
-    start, out = time.perf_counter(), asked.folder.parent / "grades"
-    options = ["--exercises", ",".join(LIGHT), "--seed", "classroom", "--seconds", "2", "--workers", asked.workers]
+    start, out = time.perf_counter(), asked.folder.parent / name
+    options = ["--exercises", ",".join(LIGHT), "--seed", "classroom", "--seconds", asked.seconds, *options]
     status = grade([str(asked.folder), "--out", str(out), *options])
     seconds = time.perf_counter() - start
     found = differences(expected, read_grades(out / "grades.csv"))
     print("\n".join(found[:50]))
     rate = len(expected) / seconds
     print(f"{len(found)} differences; {seconds:.0f} s, {rate:.1f} submissions a second; exit status {status}")
-    return int(bool(found))
+    return len(found)
+
+
+def _by_dask(asked, expected):
+    """The same by two Dask workers, of which one is killed when half is done, and another one then started."""
+    from exercises.grade import run
+    from tests.machines import Dask
+
+    place = asked.folder.parent / "machines"
+    place.mkdir()
+    machines, keep, kept, memory = Dask(place), run.keep, [], []
+    workers = [machines.worker() for _ in range(2)]
+
+    def keeping(*arguments):
+        keep(*arguments)
+        kept.append(None)
+        if len(kept) % (asked.count // 10) == 0:
+            memory.append(round(int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6))
+        if len(kept) == asked.count // 2:
+            machines.kill(workers[0])
+            machines.worker()
+            print(f"one of two workers was killed at {len(kept)}", flush=True)
+
+    run.keep = keeping
+    try:
+        return _graded(asked, expected, "dask", "--dask", machines.address)
+    finally:
+        run.keep = keep
+        machines.close()
+        print(f"this process's memory at each tenth, MB: {memory}")
 
 
 if __name__ == "__main__":
