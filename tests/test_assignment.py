@@ -62,6 +62,7 @@ def test_a_title_is_enough_and_a_bom_does_no_harm(tmp_path):
         (TITLE + "memory = 512.5", "memory has to be a whole number, and is 512.5"),
         (TITLE + "due = ", "assignment.toml"),
         (TITLE + "due = 2027-03-05T23:59", "times stand in quotes"),
+        (TITLE + "days = 2\n[late]\ndays = 3", "days stands there twice"),
     ],
 )
 def test_a_rule_that_cannot_be_is_named(tmp_path, text, said):

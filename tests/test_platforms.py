@@ -655,9 +655,10 @@ def test_the_worksheet_of_a_download_tells_people_of_one_name_apart(term, tmp_pa
     """By its numbers, which are Moodle's for this assignment; whoever only has the name gets nothing."""
     name = CLASS[0].learner.name
     contents = {f"{name}_{n}_assignsubmission_file_/ps3.ipynb": str(n).encode() for n in (501, 502, 999)}
+    contents["Learner 007_507_assignsubmission_file_/ps3.ipynb"] = b"7"
     (tmp_path / "worksheet.csv").write_text(worksheet(), "utf-8")
     term.collect(zipped(tmp_path / "a.zip", contents), due=DUE, times=tmp_path / "worksheet.csv")
-    ids = [CLASS[0].learner.id, CLASS[1].learner.id, ""]
+    ids = [CLASS[0].learner.id, CLASS[1].learner.id, CLASS[6].learner.id, ""]
     assert sorted(who for who, _ in term.rows().values()) == sorted(ids)
     assert not any("several people" in line for line in term.said)
 
