@@ -24,7 +24,7 @@ help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
 
 # Every other target needs it; make redoes it only when one of these files is newer than the stamp.
-$(ENV): requirements.txt constraints.txt pyproject.toml .ci/make-env
+$(ENV): requirements.txt constraints.txt pyproject.toml package-lock.json .ci/make-env
 	@$(STAGE) environment .ci/make-env
 
 book: html ## build the book strictly: a failing cell, a dangling reference or a missing alt text is an error
@@ -35,7 +35,8 @@ book: html ## build the book strictly: a failing cell, a dangling reference or a
 html: $(ENV) model
 	@$(STAGE) book .venv/bin/jupyter-book build . -n -W --keep-going
 
-test: $(ENV) model lint ## lint, test the library, the book and the tools, run every notebook
+# The book comes first: a real browser tests what was built.
+test: $(ENV) lint html ## lint, build the book, test the library, the book's pages and the tools, run every notebook
 	@$(STAGE) system .ci/system
 	@$(STAGE) tests $(PY) -m pytest
 	@$(STAGE) notebooks $(PY) -m notebooks.check

@@ -36,10 +36,11 @@ BOOTSTRAP = """\
 # Makes the course's library importable; does nothing where it is installed already.
 import importlib.util, os, pathlib, subprocess, sys
 
-if not all(map(importlib.util.find_spec, ["scratch", "exercises", "gguf", "tokenizers", "names"])):
+if not all(map(importlib.util.find_spec, ["scratch", "exercises", "gguf", "tokenizers", "names", "anywidget"])):
     local = os.environ.get("TRANSFORMER_BLOCK_SOURCE")  # a checkout to install from instead
     source = pathlib.Path(local).resolve().as_uri() if local else "git+{url}"
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", f"transformer-block[model,data,threads] @ {{source}}"]
+    course = f"transformer-block[model,data,threads,widgets] @ {{source}}"
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", course]
     done = subprocess.run(pip, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"could not install the course's library:\\n{{done.stderr}}")

@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -62,7 +63,7 @@ def train(config, draw, recipe, *, checkpoint=None, every=100, progress=True, wa
     recipe : Recipe
     checkpoint : path, optional; written after every `every` steps and at the end, each time in one step, and read at
         the start if it is there
-    progress : bool, show a bar (needs tqdm)
+    progress : bool, show a bar; without tqdm, as in a browser, a line now and then
     watch : function, optional; called as watch(step, params, grads) after each step
     stop : int, optional; end after that many steps in all, as if killed right after a checkpoint
 
@@ -155,10 +156,21 @@ def _bar(steps, total, progress, history):
     if not progress:
         yield from steps
         return
-    from tqdm.auto import tqdm
-
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        yield from _lines(steps, total, history)
+        return
     with tqdm(steps, total=total, initial=steps.start, unit="step") as bar:
         for step in bar:
             yield step
             if step % 10 == 0 or step + 1 == total:
                 bar.set_postfix(loss=f"{history.loss[-1]:.3f}", refresh=False)
+
+
+def _lines(steps, total, history):
+    every = max(1, total // 20)
+    for step in steps:
+        yield step
+        if (step + 1) % every == 0 or step + 1 == total:
+            print(f"step {step + 1} of {total}, loss {history.loss[-1]:.3f}", file=sys.stderr, flush=True)

@@ -75,6 +75,7 @@ class Book:
         self.root = root
         for folder in ("_ext", "scratch"):
             shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
+        (root / "node_modules").symlink_to(ROOT / "node_modules")
         shutil.copy(ROOT / "_config.yml", root)
         (root / "chapters").mkdir()
         (root / "README.md").write_text("# A book\n\nSee {ref}`ch-one`.\n")
@@ -147,6 +148,8 @@ FAULTS = {
     "no alt text": (CHAPTER.replace("  image: {alt: A line that rises.}\n", ""), "no alt text"),
     "no caption": (CHAPTER.replace(", caption: A line.", ""), "no caption"),
     "output on stderr": (CHAPTER + "\n```{code-cell} python\nimport sys\nsys.stderr.write('x')\n```\n", "stderr"),
+    "no formula": (CHAPTER + "\n$\\frac{1}$\n", "KaTeX parse error"),
+    "an icon that the stylesheet lacks": (CHAPTER + '\n<i class="fa-solid fa-ghost"></i>\n', "fa-ghost"),
     "an unknown reference": (CHAPTER + "\n{ref}`ch-two`\n", "ch-two"),
 }
 

@@ -1,6 +1,7 @@
 """The repository keeps its own rules: what is pinned, what is said in first lines, what must stand nowhere."""
 
 import ast
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -39,7 +40,7 @@ def test_constraints_follow_the_requirements():
 @pytest.mark.parametrize("name", [name for name in TEXTS if name.endswith(".py")])
 def test_a_module_says_its_purpose_in_its_first_line(name):
     purpose = (ast.get_docstring(ast.parse(TEXTS[name])) or "").split("\n")[0]
-    assert TEXTS[name].startswith('"""') and len(purpose.split()) >= 4
+    assert TEXTS[name].startswith(('"""', 'r"""')) and len(purpose.split()) >= 4
 
 
 COMMENTED = (".yml", ".yaml", ".toml", ".cff", ".sh", ".cfg", "Makefile", "requirements.txt", ".gitignore")
@@ -49,6 +50,19 @@ COMMENTED = (".yml", ".yaml", ".toml", ".cff", ".sh", ".cfg", "Makefile", "requi
 def test_a_settings_file_says_its_purpose_in_its_first_line(name):
     first = [line for line in TEXTS[name].splitlines() if not line.startswith("#!")][0]
     assert first.startswith(("# ", '"""')) and len(first.split()) >= 4
+
+
+@pytest.mark.parametrize("name", [name for name in TEXTS if name.endswith((".js", ".css"))])
+def test_a_script_or_style_sheet_says_its_purpose_in_its_first_line(name):
+    first = TEXTS[name].splitlines()[0]
+    assert first.startswith(("// ", "/* ", "/** ")) and len(first.split()) >= 5
+
+
+def test_what_the_pages_bring_along_is_pinned_exactly():
+    listed = json.loads(TEXTS["package.json"])
+    locked = json.loads(TEXTS["package-lock.json"])["packages"]
+    for name, version in (listed["dependencies"] | listed["devDependencies"]).items():
+        assert re.fullmatch(r"\d+\.\d+\.\d+", version) and locked[f"node_modules/{name}"]["version"] == version
 
 
 FORBIDDEN = {

@@ -1,57 +1,51 @@
-"""Every plot of the course; each function returns (fig, ax) and draws from arrays it is given."""
+"""Every plot of the course; each function returns (fig, ax) and draws from arrays it is given.
 
-from scratch.viz.cost import decode_time, shares, straight_lines
-from scratch.viz.devices import block_cuts, pipeline_schedule, sent_by_ranks
-from scratch.viz.efficient import expert_loads, memory_by_length, patch_attention, rounding_errors, tile_map
-from scratch.viz.generating import decoding_row, page_tables, sampling_panels, work_growth
-from scratch.viz.gradients import depth_panels, errors_by_name, gates, gradient_norms, gradients_by_depth
-from scratch.viz.inside import knockouts, lens_grid
-from scratch.viz.maps import attention_maps, sink_share, token_bars
-from scratch.viz.pitfalls import caught, two_losses, wrong_maps
-from scratch.viz.stream import ablations, branch_norms, by_depth, changed_rows, stream_norms
-from scratch.viz.style import placeholder, use_style
-from scratch.viz.training import gradient_lengths, rates, short_runs, stream_over_training, training_losses, valley
+Matplotlib is imported when the first of them is used: in a browser it is 10 MB that most pages' cells do without.
+"""
 
-__all__ = [
-    "ablations",
-    "attention_maps",
-    "block_cuts",
-    "branch_norms",
-    "by_depth",
-    "caught",
-    "changed_rows",
-    "decode_time",
-    "decoding_row",
-    "depth_panels",
-    "errors_by_name",
-    "expert_loads",
-    "gates",
-    "gradient_lengths",
-    "gradient_norms",
-    "gradients_by_depth",
-    "knockouts",
-    "lens_grid",
-    "memory_by_length",
-    "page_tables",
-    "patch_attention",
-    "pipeline_schedule",
-    "placeholder",
-    "rates",
-    "rounding_errors",
-    "sampling_panels",
-    "sent_by_ranks",
-    "shares",
-    "short_runs",
-    "sink_share",
-    "straight_lines",
-    "stream_norms",
-    "stream_over_training",
-    "tile_map",
-    "token_bars",
-    "training_losses",
-    "two_losses",
-    "use_style",
-    "valley",
-    "work_growth",
-    "wrong_maps",
-]
+from importlib import import_module
+from importlib.util import find_spec
+
+_PLOTS = {
+    "cost": "decode_time shares straight_lines",
+    "devices": "block_cuts pipeline_schedule sent_by_ranks",
+    "efficient": "expert_loads memory_by_length patch_attention rounding_errors tile_map",
+    "generating": "decoding_row page_tables sampling_panels work_growth",
+    "gradients": "depth_panels errors_by_name gates gradient_norms gradients_by_depth",
+    "inside": "knockouts lens_grid",
+    "maps": "attention_maps sink_share token_bars",
+    "pitfalls": "caught two_losses wrong_maps",
+    "stream": "ablations branch_norms by_depth changed_rows stream_norms",
+    "style": "placeholder",
+    "training": "gradient_lengths rates short_runs stream_over_training training_losses valley",
+}
+_HOME = {name: module for module, names in _PLOTS.items() for name in names.split()}
+_waiting = False  # whether the look was asked for before Matplotlib was there
+
+__all__ = sorted([*_HOME, "use_style"])
+
+
+def use_style():
+    """Set the course's look for Matplotlib, and crisp SVG figures where IPython is running."""
+    global _waiting
+    _waiting = find_spec("matplotlib") is None
+    if not _waiting:
+        import_module("scratch.viz.style").use_style()
+
+
+def catch_up():
+    """Set the look now, if it was asked for before Matplotlib was there."""
+    if _waiting:
+        use_style()
+
+
+def __getattr__(name):
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    catch_up()
+    plot = globals()[name] = getattr(import_module(f"scratch.viz.{_HOME[name]}"), name)
+    return plot
+
+
+def __dir__():
+    return __all__

@@ -1,0 +1,1 @@
+"""Tests in a real browser: on the built book, in JupyterLab and in an old notebook."""
