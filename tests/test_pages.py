@@ -2,12 +2,15 @@
 
 import base64
 import re
-from io import BytesIO
+from io import BytesIO, StringIO
+from unittest.mock import Mock
 
 import pytest
 from fontTools.ttLib import TTFont
 from PIL import Image
+from sphinx.errors import ExtensionError
 
+from _ext import bundle
 from _ext.page import formulas, icons, tidy
 
 
@@ -37,6 +40,29 @@ def test_katex_numbers_no_environment(name):
 @pytest.mark.parametrize("latex", [r"\frac{1}", r"\nonsense", "a & b", "x = „y“"])
 def test_a_formula_that_latex_would_refuse_is_an_error(latex):
     assert list(formulas.render(latex, True)) == ["error"]
+
+
+def test_without_node_modules_it_is_said_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.setattr(formulas, "KATEX", tmp_path / "katex")
+    with pytest.raises(ExtensionError, match="^KaTeX, .*: make book installs it$"):
+        formulas.place(tmp_path)
+    monkeypatch.setattr(bundle, "ROOT", tmp_path)
+    with pytest.raises(ExtensionError, match="^esbuild, .*: make book installs it$"):
+        bundle.bundle("a.js", tmp_path / "b.js")
+
+
+def test_a_script_that_cannot_be_bundled_is_named(tmp_path):
+    (tmp_path / "a b.js").write_text("import './absent.js'")
+    with pytest.raises(ExtensionError, match=r"^esbuild cannot bundle a b\.js:\n.*absent"):
+        bundle.bundle(tmp_path / "a b.js", tmp_path / "out.js")
+
+
+def test_the_process_that_sets_formulas_may_end(monkeypatch):
+    closed = Mock(side_effect=BrokenPipeError)
+    ended = Mock(stdin=Mock(write=closed, flush=closed), stdout=StringIO())
+    monkeypatch.setattr(formulas, "renderer", lambda: ended)
+    with pytest.raises(ExtensionError, match="^the process that sets formulas ended$"):
+        formulas.render("never asked before", True)
 
 
 def test_the_stylesheet_draws_each_icon():

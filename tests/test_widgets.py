@@ -13,10 +13,10 @@ from docutils.utils import new_document
 from myst_nb.core.render import WIDGET_STATE_MIMETYPE, WIDGET_VIEW_MIMETYPE
 
 from _ext import static_widgets
+from tests.node import MODULE
 from widgets import base
 
 ROOT = Path(__file__).resolve().parents[1]
-NODE = Path(sys.executable).parent / "node"
 NAMES = sorted(file.stem for file in (ROOT / "widgets").glob("*.js") if file.with_suffix(".py").exists())
 
 
@@ -30,9 +30,9 @@ def made():
 @pytest.mark.parametrize("name", NAMES)
 def test_a_widget_is_one_module_that_defines_render(name, tmp_path):
     file = tmp_path / "widget.mjs"
-    file.write_text(base.script(name))
+    file.write_text(base.script(name), encoding="utf-8")
     ask = f'const m = await import("{file.as_uri()}"); console.log(typeof m.default.render)'
-    said = subprocess.run([NODE, "--input-type=module", "-e", ask], capture_output=True, text=True)
+    said = subprocess.run([*MODULE, ask], capture_output=True, text=True)
     assert (said.stdout, said.stderr) == ("function\n", "")
 
 

@@ -3,35 +3,23 @@
 import json
 import math
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from scratch import example
 from scratch.ops import gelu_forward, layernorm_forward, linear_forward, rmsnorm_forward, softmax_forward
-from widgets import base
+from tests import node
 from widgets.block_by_hand import STEPS, block_by_hand, cases, run
 
-NODE = Path(sys.executable).parent / "node"
 NAMES = [step[0] for step in STEPS]
 NORMS = ("layernorm", "rmsnorm")
 NUMBER = r"−?\d+(?:\.\d+)?"
-ASK = """
-import * as script from "%s"; import { readFileSync } from "node:fs";
-const answers = JSON.parse(readFileSync(0)).map((it) => { %s });
-console.log(JSON.stringify(answers, (key, value) => (value === -Infinity ? "-inf" : value)));"""
 
 
 def ask(code, questions):
     """What a piece of JavaScript with `script` returns for each question, `it`."""
-    module = ASK % ((base.HERE / "block_by_hand_steps.js").as_uri(), code)
-    arguments = [NODE, "--input-type=module", "-e", module]
-    said = subprocess.run(arguments, input=json.dumps(questions), capture_output=True, text=True, encoding="utf-8")
-    assert said.returncode == 0, said.stderr
-    return json.loads(said.stdout)
+    return node.ask("block_by_hand_steps", f"it.map((it) => {{ {code} }})", questions)
 
 
 def by_scratch(x, tree, norm="layernorm", replaced=None):
@@ -206,9 +194,9 @@ def test_the_arithmetic_of_an_entry_gives_the_entry():
             for (i, j), value in np.ndenumerate(want[name]):
                 line = step[i][j]
                 if name == "x":
-                    assert line == "It comes in. Nothing is computed yet"
+                    assert line == "It comes in, nothing is computed yet: x"
                 elif name == "m" and j > i:
-                    assert line == "A later token: hidden"
+                    assert line == "A later token is hidden: m"
                 elif name == "m":
                     assert float(re.findall(NUMBER, line)[0].replace("−", "-")) == pytest.approx(value, abs=5.1e-4)
                 else:

@@ -2,9 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,12 +9,11 @@ import pytest
 from scratch.model import loss_forward, model_forward
 from scratch.ops import softmax_forward
 from scratch.trace import gradient_norms, logit_lens, trace
+from tests.node import ask
 from tests.toy_model import Letters, toy_model
-from widgets import base
 from widgets.attention_explorer import attention_explorer, habits
 from widgets.residual_stream import number, residual_stream, shown
 
-NODE = Path(sys.executable).parent / "node"
 SENTENCES = ["abcab", "a cow is", "ooo", "abcdefghijklmno abcde"]
 MODELS = {
     "plain": {},
@@ -26,15 +22,6 @@ MODELS = {
     "post-norm": {"form": "post-norm", "seed": 1},
     "parallel": {"form": "parallel", "pos": "learned", "norm": "layernorm", "ffn": "gelu", "tied": False},
 }
-
-
-def node(name, expression, it):
-    """What a JavaScript expression of `script`, the exports of NAME.js, and `it` gives in node."""
-    code = f"""import * as script from "{(base.HERE / name).as_uri()}.js";
-    let text = ""; for await (const part of process.stdin) text += part;
-    const it = JSON.parse(text); console.log(JSON.stringify({expression}));"""
-    run = [NODE, "--input-type=module", "-e", code]
-    return json.loads(subprocess.run(run, input=json.dumps(it), capture_output=True, text=True, check=True).stdout)
 
 
 def maps_of(text, params, config):
@@ -58,7 +45,7 @@ ALL_WEIGHTS = """it.sentences.map((sentence) => [false, true].map((without) =>
 def test_the_scripts_weights_are_scratchs_with_the_first_token_and_without(name):
     params, config = toy_model(**MODELS[name])
     widget = attention_explorer(params, config, Letters(), SENTENCES)
-    found = node("attention_explorer", ALL_WEIGHTS, widget.data)
+    found = ask("attention_explorer", ALL_WEIGHTS, widget.data)
     for text, sides in zip(SENTENCES, found, strict=True):
         kept, renormalized = np.array(sides, dtype=float)  # null becomes NaN
         maps = maps_of(text, params, config)
@@ -128,9 +115,9 @@ def test_what_the_explorer_says_is_what_the_map_holds(text):
     data = attention_explorer(params, config, Letters(), [text]).data
     maps = maps_of(text, params, config)
     states = [(*state, without) for state in np.ndindex(maps.shape[:3]) for without in (False, True)]
-    ask = """it.states.map(([layer, head, token, without]) =>
+    question = """it.states.map(([layer, head, token, without]) =>
       script.explained(it.data.sentences[0], it.data, { layer, head, token }, without))"""
-    said = node("attention_explorer", ask, {"data": data, "states": states})
+    said = ask("attention_explorer", question, {"data": data, "states": states})
     known = habits(maps)
     for (layer, head, token, without), sentence in zip(states, said, strict=True):
         row = maps[layer, head, token].copy()
@@ -217,8 +204,8 @@ def test_what_the_stream_says_is_what_was_measured():
     text = "abcdefgh"
     sentence = residual_stream(params, config, Letters(), [text]).data["sentences"][0]
     states = list(np.ndindex(config.n_layers + 1, len(text)))
-    ask = "it.states.map(([depth, token]) => script.explained(it.sentence, depth, token))"
-    said = node("residual_stream", ask, {"sentence": sentence, "states": states})
+    question = "it.states.map(([depth, token]) => script.explained(it.sentence, depth, token))"
+    said = ask("residual_stream", question, {"sentence": sentence, "states": states})
     run = trace(np.array([Letters().encode(text).ids]), params, config)
     norms = run.norms[:, 0]
     for (depth, token), words in zip(states, said, strict=True):
@@ -239,7 +226,7 @@ def test_numbers_are_rounded_once_and_shown_alike_in_both_languages():
     rng = np.random.default_rng(0)
     values = np.concatenate([10 ** rng.uniform(-9, 6, 2000), [0.0, 99.94, 99.96, 999.49, 999.5, 1e-3, 9.996e-4]])
     texts = [number(value) for value in shown(values)]
-    assert node("residual_stream", "it.map(script.number)", shown(values)) == texts
+    assert ask("residual_stream", "it.map(script.number)", shown(values)) == texts
     for value, text in zip(values, texts, strict=True):
         plain = text.replace(",", "").replace(" × 10", "e").translate(str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789"))
         assert float(plain) == (float(f"{value:.3g}") if value < 999.5 else round(value))
@@ -247,8 +234,8 @@ def test_numbers_are_rounded_once_and_shown_alike_in_both_languages():
 
 
 def test_an_axis_encloses_its_values():
-    ask = "it.map(script.decades)"
-    assert node("residual_stream", ask, [[2, 22621], [0.0012, 0], [10], [0], [1, 1000]]) == [
+    question = "it.map(script.decades)"
+    assert ask("residual_stream", question, [[2, 22621], [0.0012, 0], [10], [0], [1, 1000]]) == [
         [0, 5], [-3, -2], [1, 2], [0, 1], [0, 3]
     ]  # fmt: skip
 
@@ -323,7 +310,7 @@ def test_on_the_real_model():
     for widget, limit in ((explorer, 250_000), (stream, 150_000)):
         state = {key: value for key, value in widget.get_state().items() if not key.startswith(("_model", "_view"))}
         assert len(json.dumps(state)) < limit
-    weights = node("attention_explorer", ALL_WEIGHTS, explorer.data)
+    weights = ask("attention_explorer", ALL_WEIGHTS, explorer.data)
     names = explorer.data["sentences"][0]["pieces"]
     assert weights[0][0][27][0][names.index(" it")][names.index(" lamp")] == 572
     france = stream.data["sentences"][0]

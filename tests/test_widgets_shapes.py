@@ -2,10 +2,7 @@
 
 import contextlib
 import json
-import subprocess
-import sys
 from dataclasses import asdict, replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,50 +12,21 @@ from hypothesis import strategies as st
 from scratch import account
 from scratch.config import FORMS, PRESETS, Config
 from scratch.rope import LAYOUTS, convert_layout, rope_forward, rope_table
-from widgets import base, counter, rope_rotations
-
-NODE = Path(sys.executable).parent / "node"
-
-
-class Script:
-    """A widget's script in node, which stays open: thousands of questions, one start."""
-
-    ASKED = """
-    import * as script from "%s"; import { createInterface } from "node:readline";
-    const written = (key, value) => (typeof value === "bigint" ? String(value) : value);
-    for await (const line of createInterface({ input: process.stdin })) {
-      const { expression, it } = JSON.parse(line);
-      console.log(JSON.stringify(Function("script", "it", `return ${expression}`)(script, it), written));
-    }"""
-
-    def __init__(self, name):
-        """Start node with the exported functions of NAME.js."""
-        code = self.ASKED % (base.HERE / f"{name}.js").as_uri()
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "encoding": "utf-8"}
-        self.process = subprocess.Popen([NODE, "--input-type=module", "-e", code], **pipes)
-
-    def __call__(self, expression, it):
-        """What a JavaScript expression of `script` and `it` gives."""
-        self.process.stdin.write(json.dumps({"expression": expression, "it": it}) + "\n")
-        self.process.stdin.flush()
-        return json.loads(self.process.stdout.readline())
-
-    def close(self):
-        """End node."""
-        self.process.communicate()
+from tests.node import Script
+from widgets import counter, rope_rotations
 
 
 @pytest.fixture(scope="module")
 def ask_counter():
     """Ask the counter's script."""
-    with contextlib.closing(Script("counter")) as script:
+    with contextlib.closing(Script("counter_bills")) as script:
         yield script
 
 
 @pytest.fixture(scope="module")
 def ask_rope():
     """Ask the script of RoPE's rotations."""
-    with contextlib.closing(Script("rope_rotations")) as script:
+    with contextlib.closing(Script("rope_rotations_turns")) as script:
         yield script
 
 

@@ -56,7 +56,8 @@ function habit(habits, { layer, head }) {
   const most = [[first, "at the first token"], [before, "one token back"], [itself, "at the token itself"]];
   const where = most.find(([share]) => share > 500)?.[1];
   return `From the third token on, this head gives on average ${percent(first)} to the first token, ${percent(before)} ` +
-    `to the one before, ${percent(itself)} to the token itself: it ${where ? `looks mostly ${where}` : "does none of these mostly"}.`;
+    `to the one before, ${percent(itself)} to the token itself: it ` +
+    `${where ? `looks mostly ${where}` : "does none of these mostly"}.`;
 }
 
 /** Where the model stands: what is out of range is brought back; `over` is a token that is looked at, not chosen. */
@@ -97,7 +98,7 @@ function render({ model, el }) {
   return watch(model, ["sentence", "layer", "head", "token", "without_first", "habit"], () => {
     for (const part of [{ set: draw }, controls, heads]) part.set(now());
     if (started) {
-      words.set(written(now(), data, text.textContent));
+      words.set(...written(now(), data, text.textContent));
       say(text.textContent.split(" From the third")[0]);
     }
     started = true; // until something is moved, the words are Python's
@@ -113,8 +114,8 @@ function written({ sentence, at, without }, data, text) {
   const row = weights(sentence, data, at, without);
   const seen = strongest(row, row.length).filter(([, weight]) => weight);
   const caption = `Block ${at.layer + 1}, head ${at.head + 1}: where ${quoted(sentence.pieces[at.token])} looks`;
-  return element("div", {}, element("p", { text }), table(caption, ["token", "weight"],
-    seen.map(([index, weight]) => [quoted(sentence.pieces[index]), percent(weight)]))).innerHTML;
+  const rows = seen.map(([index, weight]) => [quoted(sentence.pieces[index]), percent(weight)]);
+  return [element("p", { text }), table(caption, ["token", "weight"], rows)];
 }
 
 function makeControls(model, { sentences, layers, heads }) {
@@ -150,7 +151,8 @@ function makeMap(pick, hover) {
   const scale = element("div", { class: "tb-attention_explorer-scale", "aria-hidden": "true" },
     ...[0, 0.0625, 0.25, 0.5625, 1].map((share) => element("span", {},
       element("i", { style: `background: ${shade(Math.sqrt(share))}` }), `${Math.round(100 * share)}%`)));
-  const note = element("p", { class: "tb-attention_explorer-note" }, "Rows look at columns. Colour follows the square root of the weight:");
+  const note = element("p", { class: "tb-attention_explorer-note" },
+    "Rows look at columns. Colour follows the square root of the weight:");
   const node = element("div", {}, title, box, note, scale);
   let count = 0;
   let top = 0;
@@ -165,7 +167,8 @@ function makeMap(pick, hover) {
     count = sentence.pieces.length;
     title.textContent = `Block ${at.layer + 1}, head ${at.head + 1}${without ? ", without the first token" : ""}`;
     const rows = sentence.pieces.map((_, token) => weights(sentence, data, { ...at, token }, without));
-    top = drawMap(box, `${title.textContent}: its map; the numbers of the marked row stand above`, sentence.pieces.map(bare), rows, at.token);
+    const label = `${title.textContent}: its map; the numbers of the marked row stand above`;
+    top = drawMap(box, label, sentence.pieces.map(bare), rows, at.token);
   };
   return { node, set };
 }
@@ -219,7 +222,8 @@ function makeHeads(model, data) {
       cell.setAttribute("aria-selected", String(on));
       cell.tabIndex = on ? 0 : -1;
     }));
-    value.textContent = `Block ${at.layer + 1}, head ${at.head + 1}, ${label}: ${inText(sentence.habits[key][at.layer][at.head])}. ` +
+    const chosen = inText(sentence.habits[key][at.layer][at.head]);
+    value.textContent = `Block ${at.layer + 1}, head ${at.head + 1}, ${label}: ${chosen}. ` +
       `Mean from the third token on. Full colour: ${bits ? inText(most) : "100%"}.`;
   };
   const over = element("div", { class: "tb-attention_explorer-numbers", text: "head" });

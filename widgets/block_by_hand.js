@@ -1,12 +1,9 @@
-// The block by hand as a picture: steps, matrices, one entry spelled out, cases. What it shows is in block_by_hand_steps.js.
-import {
-  button, choice, element, inWords, numberField, room, signed, stepped, toggle, watch,
-} from "./shared.js";
-import {
-  SHOWN, USED, change, compared, differences, each, inCase, list, run, seen, shown, spelled, unfit, verdict,
-} from "./block_by_hand_steps.js";
+// The block by hand as a picture: steps, cases, one entry spelled out. Its matrices are in block_by_hand_look.js, and what
+// they show in block_by_hand_steps.js.
+import { button, choice, element, inWords, numberField, room, stepped, table, toggle, watch } from "./shared.js";
+import { VALUES, arithmetic, headings, keyOf, look, matrices, shape } from "./block_by_hand_look.js";
+import { USED, change, compared, differences, each, list, seen, shown, verdict } from "./block_by_hand_steps.js";
 
-const VALUES = ["x", "weights", "overrides", "norm", "step", "entry", "case", "row", "guess", "shown"];
 const CASES = [
   ["", "As it is"], ["times ten", "A row × 10"], ["last token", "Only the last token changed"],
   ["no attention", "Attention removed"],
@@ -15,100 +12,6 @@ const MARKS = { "=": "the same", "≈": "the same in three decimals", "≠": "di
 const NUDGE = 0.1;
 const HELP = "Choose a number by pointer or arrows, then type. In the field, ↑ and ↓ nudge it by 0.1, with Shift by 1. "
   + "All that follows is computed with your number.";
-
-/** All that is drawn, read from the model: the step and its operands, the chosen entry, both runs. */
-function look(model) {
-  const data = model.get("data");
-  const now = Object.fromEntries(VALUES.map((name) => [name, model.get(name)]));
-  const wrong = unfit(now, data);
-  if (wrong) return { wrong };
-  const options = { norm: now.norm, eps: data.eps, overrides: now.overrides };
-  const base = run(data.steps, now.x, now.weights, options);
-  const other = inCase(now.case, now, data.other);
-  const changed = now.case && now.shown ? run(data.steps, other.x, other.weights, options) : undefined;
-  const at = Math.max(0, data.steps.findIndex((step) => step.name === now.step));
-  const step = data.steps[at];
-  const operands = step.from.filter((name) => now.norm === "layernorm" || !name.endsWith(".b"));
-  const [name, i, j] = now.entry;
-  const there = name === step.name || (!changed && operands.includes(name));
-  const known = there && base.values[name][i]?.[j] !== undefined;
-  const entry = known ? { name, i, j } : { name: step.name, i: data.tokens.length - 1, j: 0 };
-  return { ...now, data, options, base, changed, at, step, operands, entry };
-}
-
-const keyOf = ({ name, i, j }) => `${name},${i},${j}`;
-const shape = (matrix) => `[${matrix.length}, ${matrix[0].length}]`;
-
-function isEdited({ x, weights, overrides, data }, { name, i, j }) {
-  if (name === "x") return x[i][j] !== data.x[i][j];
-  return weights[name] ? weights[name][i][j] !== data.weights[name][i][j] : keyOf({ name, i, j }) in overrides;
-}
-
-/** The names of the rows and of the columns of an array. */
-function headings(name, { data: { steps, sizes, tokens, features, labels }, step }) {
-  const numbers = (size) => Array.from({ length: size }, (_, k) => k + 1);
-  const featured = (axis) => (axis !== "F" && sizes[axis] === sizes.D ? features : numbers(sizes[axis]));
-  const named = (axis) => (axis === "T" ? tokens : featured(axis));
-  const axesOf = (wanted) => steps.find((it) => it.name === wanted)?.axes;
-  if (axesOf(name)) return axesOf(name).map(named);
-  return step.op === "norm" ? [[labels[name]], features] : [named(axesOf(step.from[0])[1]), named(step.axes[1])];
-}
-
-/** A matrix whose entries are chosen by pointer, touch or arrows; `text` and `bold` say how an entry looks. */
-function grid(it, { key, name, values, caption, text = shown, bold = () => false }, acts) {
-  const [rows, columns] = headings(name, it);
-  const most = Math.max(...values.flat().filter(Number.isFinite).map(Math.abs));
-  const chosen = it.entry.name === name ? keyOf(it.entry) : undefined;
-  const cell = (value, i, j) => {
-    const entry = { name, i, j };
-    const edited = isEdited(it, entry);
-    const node = element("td", {
-      role: "gridcell", "data-at": `${i},${j}`, text: `${edited ? "✎ " : ""}${text(value)}`,
-      tabindex: keyOf(entry) === (chosen ?? keyOf({ name, i: 0, j: 0 })) ? 0 : -1, "aria-selected": String(keyOf(entry) === chosen),
-      onclick: () => acts.choose(entry), onpointerenter: () => acts.hover(entry), onkeydown: (event) => acts.key(event, entry),
-    });
-    node.className = "tb-block_by_hand-cell";
-    node.classList.toggle("tb-block_by_hand-edited", edited);
-    node.classList.toggle("tb-block_by_hand-different", bold(value, i, j));
-    if (Number.isFinite(value) && Math.abs(value) >= SHOWN) node.style.background = signed(value, 3 * most);
-    return node;
-  };
-  const head = element("tr", {}, element("td"), ...columns.map((word) => element("th", { scope: "col", text: word })));
-  const body = each(values, cell).map((row, i) => element("tr", {}, element("th", { scope: "row", text: rows[i] }), ...row));
-  const table = element("table", { role: "grid", "aria-label": caption, "data-key": key, onpointerleave: acts.leave },
-    element("thead", {}, head), element("tbody", {}, ...body));
-  return element("div", { class: "tb-block_by_hand-matrix" },
-    element("div", { class: "tb-block_by_hand-caption", text: caption }), element("div", { class: "tb-scroll" }, table));
-}
-
-/** The matrices of a step: what goes in and what comes out; or, for a case, before, after and the difference. */
-function matrices(it, acts) {
-  const { step: { name }, base: { values }, changed, operands, data: { labels } } = it;
-  const caption = (of, more = "") => `${labels[of]}${more} ${shape(values[of])}`;
-  const plain = (of, key) => grid(it, { key, name: of, values: values[of], caption: caption(of) }, acts);
-  if (!changed) return [...operands.map((of) => plain(of, of)), plain(name, "result")];
-  const after = changed.values[name];
-  const difference = each(after, (value, i, j) => (value === values[name][i][j] ? 0 : value - values[name][i][j]));
-  const text = (value) => {
-    const mark = compared(Math.abs(value));
-    return mark === "≠" ? `≠ ${value > 0 ? "+" : ""}${shown(value)}` : mark;
-  };
-  const bold = (_, i, j) => Math.abs(difference[i][j]) >= SHOWN;
-  return [
-    { key: "result", values: values[name], caption: caption(name, ", as it is") },
-    { key: "case", values: after, caption: caption(name, ", in the case"), bold },
-    { key: "difference", values: difference, caption: caption(name, ", difference"), text, bold },
-  ].map((matrix) => grid(it, { name, ...matrix }, acts));
-}
-
-/** The chosen entry spelled out: as it is, and in the case that is shown. */
-function arithmetic({ data, base, changed, entry: { name, i, j }, overrides, options }) {
-  const step = data.steps.find((it) => it.name === name);
-  if (!step) return ["A weight: nothing is computed."];
-  const line = ({ values, computed }) => `${spelled(step, i, j, values, options)} = ${shown(computed[name][i][j])}`;
-  const lines = changed ? [`As it is: ${line(base)}.`, `In the case: ${line(changed)}.`] : [`${line(base)}.`];
-  return keyOf({ name, i, j }) in overrides ? [...lines, `You set it to ${shown(base.values[name][i][j])}.`] : lines;
-}
 
 /** What the reader can do; each change is one sentence for `say`. `history` holds what can be undone. */
 function actions(model, say, history) {
@@ -197,7 +100,8 @@ function entryPanel(acts) {
     hint.textContent = "−∞. A number here lets the token look ahead";
   };
   const node = element("div", { class: "tb-block_by_hand-panel" }, lines, element("div", { class: "tb-controls" }, field.node,
-    button("−", () => nudge(-NUDGE), { "aria-label": "− 0.1" }), button("+", () => nudge(NUDGE), { "aria-label": "+ 0.1" }), again));
+    button("−", () => nudge(-NUDGE), { "aria-label": "− 0.1" }),
+    button("+", () => nudge(NUDGE), { "aria-label": "+ 0.1" }), again));
   return { node, draw, focus: () => { field.input.focus(); field.input.select(); } };
 }
 
@@ -219,18 +123,20 @@ function judged({ data: { steps, tokens }, base, changed, guess, case: name }) {
 function casePanel(model, acts, say) {
   const { tokens } = model.get("data");
   const rows = choice({
-    label: "Row", value: 0, options: tokens.map((token, t) => [t, token]), onInput: (row) => acts.set({ guess: [], shown: false, row }),
+    label: "Row", value: 0, options: tokens.map((token, t) => [t, token]),
+    onInput: (row) => acts.set({ guess: [], shown: false, row }),
   });
   const words = element("p", { tabindex: -1 });
   const tick = (t, on) => acts.set({ guess: [...model.get("guess").filter((other) => other !== t), ...(on ? [t] : [])] });
   const boxes = tokens.map((label, t) => toggle({ label, value: false, onInput: (on) => tick(t, on) }));
-  const show = button("Show", () => {
+  const show = button("Show the case", () => {
     acts.set({ shown: true });
     words.focus(); // the button is gone
     say(judged(look(model)));
   });
   const answers = element("div", { class: "tb-controls" }, ...boxes.map((box) => box.node), show);
-  const node = element("div", { class: "tb-block_by_hand-panel", role: "group", "aria-label": "Case" }, rows.node, words, answers);
+  const node = element("div", { class: "tb-block_by_hand-panel", role: "group", "aria-label": "Case" },
+    rows.node, words, answers);
   const draw = (it) => {
     node.hidden = !QUESTIONS[it.case];
     if (node.hidden) return;
@@ -314,16 +220,14 @@ function stage(acts) {
   return { nodes: [title, board, told], draw, focus: () => focus(it.entry.name === it.step.name ? "result" : it.entry.name) };
 }
 
-/** All numbers of the present state as a table, for "In words". */
+/** What is seen, and all numbers of the present state as a table, for "In words". */
 function inTable({ data: { steps, tokens }, base, changed, case: name }) {
-  const safe = (text) => element("i", { text }).innerHTML;
   const { values } = changed ?? base;
   const told = changed ? verdict(name, steps, base.values, values, tokens) : seen(steps.at(-1), values, tokens);
-  const cells = (rows) => rows.map((row) => `<td>${row.map(shown).join(" ")}</td>`).join("");
-  const body = steps.map((step) => `<tr><th scope="row">${safe(step.label)}</th>${cells(values[step.name])}</tr>`).join("");
-  const head = ["step", ...tokens].map((word) => `<th scope="col">${safe(word)}</th>`).join("");
-  return `<p>${safe(told)}</p><div class="tb-scroll" tabindex="0" role="group" aria-label="All steps"><table>`
-    + `<thead><tr>${head}</tr></thead><tbody>${body}</tbody></table></div>`;
+  const rows = steps.map((step) => [step.label, ...values[step.name].map((row) => row.map(shown).join(" "))]);
+  return [element("p", { text: told }),
+    element("div", { class: "tb-scroll", tabindex: "0", role: "group", "aria-label": "All steps" },
+      table("The numbers of every step", ["step", ...tokens], rows))];
 }
 
 function render({ model, el }) {
@@ -347,7 +251,7 @@ function render({ model, el }) {
   const words = inWords(model.get("words"));
   const help = element("p", { class: "tb-block_by_hand-help", text: HELP });
   const body = element("div", {}, controls(...buttons, norms.node), parts.cases.node, parts.steps.node, ...parts.stage.nodes,
-    parts.entry.node, help, controls(undo, button("All as at the start", acts.reset)), words.node);
+    parts.entry.node, help, controls(undo, button("All numbers as at the start", acts.reset)), words.node);
   root.append(problem, body);
   return watch(model, VALUES, () => {
     const it = look(model);
@@ -358,7 +262,7 @@ function render({ model, el }) {
     buttons.forEach((node, k) => node.setAttribute("aria-pressed", String(CASES[k][0] === it.case)));
     norms.set(it.norm);
     undo.disabled = !history.length;
-    words.set(inTable(it));
+    words.set(...inTable(it));
   });
 }
 

@@ -13,7 +13,7 @@ WHERE = "block_by_hand"
 MOST_ROWS, MOST_COLUMNS = 6, 16  # what a page has room for
 SHOWN = 0.0005  # a smaller change is not seen in three decimals
 
-# Name, label, operation (see block_by_hand.js), what it works on, axes, formula, title, a question to ask before it.
+# Name, label, operation (see block_by_hand_steps.js), what it works on, axes, formula, title, a question before it.
 STEPS = (
     ("x", "x", "given", "", "T D", "x", "the stream comes in", ""),
     ("n1", "n₁", "norm", "x norm1.g norm1.b", "T D", "n₁ = NORM(x)", "the first norm", "What will all rows share?"),

@@ -89,7 +89,7 @@ const inside = (value) => (value < 0 ? `(${short(value)})` : short(value));
 const products = (a, b) => a.map((value, i) => `${inside(value)}·${inside(b[i])}`).join(" + ");
 
 const SPELL = {
-  given: () => "It comes in. Nothing is computed yet",
+  given: () => "It comes in, nothing is computed yet: x",
   norm(i, j, { norm: kind, eps }, x, gain, bias) {
     const [mean, square] = moments(x[i], kind);
     const top = kind === "layernorm" ? `(${short(x[i][j])} − ${inside(mean)})` : short(x[i][j]);
@@ -99,7 +99,7 @@ const SPELL = {
   },
   product: (i, j, _, a, b) => products(a[i], column(b, j)),
   scores: (i, j, _, q, k) => `(${products(q[i], k[j])}) / √${k[j].length}`,
-  mask: (i, j, _, s) => (j > i ? "A later token: hidden" : `Not a later token: ${short(s[i][j])} stays`),
+  mask: (i, j, _, s) => (j > i ? "A later token is hidden: m" : `Not a later token: ${short(s[i][j])} stays`),
   softmax(i, j, _, m) {
     const top = Math.max(...m[i]);
     const power = (value) => (value === -Infinity ? "0" : `e^${inside(value - top)}`);
@@ -151,7 +151,8 @@ const SEEN = {
     return `The largest number of ${label} is ${shown(Math.max(...tops))} (${rowsOf(best(tokens, tops))}).`;
   },
   scores({ s }, _, tokens) {
-    return `The query of ${tokens.at(-1)} fits best with the key of ${list(best(tokens, s.at(-1)))}: ${shown(Math.max(...s.at(-1)))}.`;
+    const last = s.at(-1);
+    return `The query of ${tokens.at(-1)} fits best with the key of ${list(best(tokens, last))}: ${shown(Math.max(...last))}.`;
   },
   mask({ m }) {
     const hidden = m.flat().filter((value) => value === -Infinity).length;
@@ -160,8 +161,8 @@ const SEEN = {
     return `${hidden} of ${m.flat().length} scores are −∞: ${so}.`;
   },
   softmax({ p }, _, tokens) {
-    const most = `${tokens.at(-1)} looks most at ${list(best(tokens, p.at(-1)))}, with ${shown(Math.max(...p.at(-1)))}.`;
-    return `${tokens[0]} gives itself ${shown(p[0][0])}. ${most} Each row adds up to ${span(p.map(sum))}.`;
+    const most = `Row ${tokens.at(-1)} looks most at ${list(best(tokens, p.at(-1)))}, with ${shown(Math.max(...p.at(-1)))}.`;
+    return `Row ${tokens[0]} gives itself ${shown(p[0][0])}. ${most} Each row adds up to ${span(p.map(sum))}.`;
   },
   add(values, { from: [stream, added] }, tokens) {
     const moved = values[added].map(length);
@@ -186,7 +187,8 @@ export function change(step, base, changed, tokens) {
   const moved = tokens.filter((_, t) => compared(rows[t]) === "≠");
   const most = Math.max(...rows);
   if (moved.length) return `${step.label} differs in ${rowsOf(moved)}, by at most ${shown(most)}.`;
-  return `${step.label} is the same ${most ? `in three decimals: the largest change is ${most.toExponential(0)}` : "to the last bit"}.`;
+  const how = most ? `in three decimals: the largest change is ${most.toExponential(0)}` : "to the last bit";
+  return `${step.label} is the same ${how}.`;
 }
 
 /** What a case changes and what not, step by step and row by row, in sentences computed from both runs. */
@@ -205,7 +207,8 @@ function because(name, steps, marks, changed) {
   const of = (wanted) => marks[steps.findIndex((step) => step.name === wanted)];
   const earlier = (wanted) => of(wanted).slice(0, -1).some((size) => size > 0);
   if (name === "times ten" && Math.max(...of("n1")) < SHOWN) {
-    return "The norm takes the factor away, all but a trace of ε, so attention answers as before. The stream itself keeps its size.";
+    return "The norm takes the factor away, all but a trace of ε, so attention answers as before. "
+      + "The stream itself keeps its size.";
   }
   if (name === "last token" && earlier("s") && !earlier("m") && !earlier("y")) {
     return "The rows before the last meet the new key in the scores s. The mask hides it: from m on they do not change at all.";

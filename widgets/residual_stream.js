@@ -1,6 +1,8 @@
 // The residual stream: lengths and gradients by depth on one scrubber, and below it what the stream would say there.
 
-import { choice, clip, element, grouped, inWords, percent, put, quoted, room, slider, svg, table, tokenRow, watch } from "./shared.js";
+import {
+  choice, clip, element, grouped, inWords, percent, put, quoted, room, slider, svg, table, tokenRow, watch,
+} from "./shared.js";
 
 const LEFT = 58; // px of a chart beside its frame
 const RIGHT = 12;
@@ -55,7 +57,9 @@ export function explained(sentence, depth, token) {
   const said = [depth
     ? `After block ${depth} the stream of ${name} has length ${number(stream)}${against}. ${wrote(depth, attn, ffn)}`
     : `No block has run yet. The stream of ${name} is what it begins with, of length ${number(stream)}${against}.`];
-  if (gradient !== null) said.push(`A small push here moves the loss by at most about ${number(gradient)} times the push's length.`);
+  if (gradient !== null) {
+    said.push(`A small push here moves the loss by at most about ${number(gradient)} times the push's length.`);
+  }
   said.push(`Read as if it were the last, this stream would go on with ${quoted(guesses[0][0])} (${percent(guesses[0][1])}).`);
   return said.join(" ");
 }
@@ -95,7 +99,7 @@ function render({ model, el }) {
     lens.replaceChildren(...here.guesses.map(guessed));
     text.textContent = explained(sentence, depth, token);
     if (started) {
-      words.set(inTable(sentence, token, layers).outerHTML);
+      words.set(inTable(sentence, token, layers));
       say(text.textContent);
     }
     started = true; // until something is moved, the words are Python's
@@ -106,7 +110,8 @@ function render({ model, el }) {
 }
 
 function question() {
-  return element("p", {}, element("b", { text: "Predict: " }), "does every token's stream grow alike, and which branch writes more? " +
+  return element("p", {}, element("b", { text: "Predict: " }),
+    "does every token's stream grow alike, and which branch writes more? " +
     "How early can you read the next word in it? Move the slider, or drag in a chart.");
 }
 
@@ -122,7 +127,9 @@ function makeControls(model, sentences, layers, go) {
       put(model, "sentence", index);
     },
   });
-  const scrubber = slider({ label: "Blocks passed", min: 0, max: layers, value: 0, show: (v) => `${v} of ${layers}`, onInput: go });
+  const scrubber = slider({
+    label: "Blocks passed", min: 0, max: layers, value: 0, show: (v) => `${v} of ${layers}`, onInput: go,
+  });
   const tokens = tokenRow({ label: "The token whose stream is followed", onPick: (token) => put(model, "token", token) });
   const set = ({ sentence, depth, token }) => {
     chosen.set(sentences.indexOf(sentence));
@@ -156,7 +163,8 @@ function legend(here, depth, last, layers) {
   const why = last ? "none: the last token has no next one to predict" : `measured before each of the ${layers} blocks`;
   const none = { attn: "no block yet", ffn: "no block yet", gradient: why };
   return [
-    ...lines.map(([key, label, value]) => sample(key, `${label}: `, element("b", { text: value === null ? none[key] : number(value) }))),
+    ...lines.map(([key, label, value]) =>
+      sample(key, `${label}: `, element("b", { text: value === null ? none[key] : number(value) }))),
     sample("other", "the other tokens"),
   ];
 }
@@ -200,7 +208,8 @@ function makeChart(title, layers, go) {
     const x = (at) => from + (at / layers) * (to - from);
     const y = (value) => TOP + ((high - Math.log10(value)) / (high - low)) * height;
     box.replaceChildren(svg("svg", {
-      width: to + RIGHT, height: TOP + height + BOTTOM, role: "img", "aria-label": `${title}, by blocks passed; the numbers stand below`,
+      width: to + RIGHT, height: TOP + height + BOTTOM, role: "img",
+      "aria-label": `${title}, by blocks passed; the numbers stand below`,
     },
       ...scales(low, high, layers, x, y, height),
       ...lines.map(({ name, points }) => svg("path", {

@@ -3,69 +3,10 @@
 import {
   button, choice, clip, decimal, element, grouped, inWords, put, room, signed, slider, stepped, svg, table, watch,
 } from "./shared.js";
+import {
+  LAYOUTS, entries, pairScores, reordered, scoreMap, speeds, turned, unfit, withHand,
+} from "./rope_rotations_turns.js";
 
-/** Radians that each pair turns at each position. Book: eq-rope-angle. */
-export function speeds(width, base) {
-  return Array.from({ length: width / 2 }, (_, i) => base ** ((-2 * i) / width));
-}
-
-/** The two entries that make up each pair. Book: eq-rope-layouts. */
-export function entries(width, layout) {
-  return Array.from({ length: width / 2 }, (_, i) => (layout === "interleaved" ? [2 * i, 2 * i + 1] : [i, i + width / 2]));
-}
-
-/** A vector turned as at a position (a negative one turns back). Book: eq-rope. */
-export function turned(x, position, base, layout) {
-  const out = [...x];
-  const speed = speeds(x.length, base);
-  entries(x.length, layout).forEach(([a, b], i) => {
-    const [cos, sin] = [Math.cos(position * speed[i]), Math.sin(position * speed[i])];
-    out[a] = x[a] * cos - x[b] * sin;
-    out[b] = x[a] * sin + x[b] * cos;
-  });
-  return out;
-}
-
-/** What each pair adds to the score of a query at m and a key at n. */
-export function pairScores({ q, k, m, n, base, layout }) {
-  const [tq, tk] = [turned(q, m, base, layout), turned(k, n, base, layout)];
-  return entries(q.length, layout).map(([a, b]) => tq[a] * tk[a] + tq[b] * tk[b]);
-}
-
-/** Scores [T, T] of a query at each m (rows) and a key at each n, of one pair or (-1) of all. */
-export function scoreMap({ q, k, base, layout, pair }, T) {
-  const kept = entries(q.length, layout).filter((_, i) => pair < 0 || i === pair).flat();
-  const [rows, columns] = [q, k].map((x) => Array.from({ length: T }, (_, t) => turned(x, t, base, layout)));
-  return rows.map((a) => columns.map((b) => kept.reduce((sum, entry) => sum + a[entry] * b[entry], 0)));
-}
-
-/** The entries in the order that layout `to` wants them, from the other layout's. */
-export function reordered(x, to) {
-  const out = [...x];
-  const from = entries(x.length, to === "half" ? "interleaved" : "half");
-  entries(x.length, to).forEach((pair, i) => pair.forEach((entry, side) => { out[entry] = x[from[i][side]]; }));
-  return out;
-}
-
-/** A vector with one pair's hand turned by an angle. */
-export function withHand(x, pair, angle, layout) {
-  const out = [...x];
-  const [a, b] = entries(x.length, layout)[pair];
-  out[a] = x[a] * Math.cos(angle) - x[b] * Math.sin(angle);
-  out[b] = x[a] * Math.sin(angle) + x[b] * Math.cos(angle);
-  return out;
-}
-
-/** What is wrong with values that were set from Python, in words, or "". */
-export function unfit({ q, k, base, layout }) {
-  const even = q.length === k.length && q.length % 2 === 0 && q.length > 0;
-  if (!even) return `q has ${q.length} numbers and k ${k.length}, expected one even number for both.`;
-  if (![...q, ...k].every(Number.isFinite)) return "q or k holds what is no finite number.";
-  if (!(base > 0 && base < Infinity)) return `base=${base}, expected a positive number.`;
-  return LAYOUTS.includes(layout) ? "" : `layout=${layout}, expected interleaved or half.`;
-}
-
-const LAYOUTS = ["interleaved", "half"];
 const VALUES = ["q", "k", "m", "n", "base", "pairing", "pair"];
 const HANDS = [["q", "m", "query"], ["k", "n", "key"]];
 const STEP = Math.PI / 36; // 5 degrees for a key pressed
@@ -97,8 +38,7 @@ function render({ model, el }) {
     for (const part of parts) part.show(now, scores);
     const said = explained(now, scores);
     lesson.textContent = said;
-    words.set("");
-    words.node.lastChild.append(inTable(now));
+    words.set(inTable(now));
     say(said);
   }
   const stop = watch(model, VALUES, update);
@@ -159,7 +99,7 @@ function controls(model, state, T) {
     row(element("span", { text: "Query and key:" }),
       button("random", () => vectors(...random.map((it) => it.slice(0, state().q.length)))),
       button("one vector, equal hands", () => vectors(flat(), flat())),
-      button("the query one tick back", () => vectors(turned(flat(), -1, state().base, state().layout), flat()))));
+      button("query one place back", () => vectors(turned(flat(), -1, state().base, state().layout), flat()))));
   return { node, show(now) {
     for (const [name, it] of [...sliders, ...lists]) it.set(now[name]);
     width.set(now.q.length);

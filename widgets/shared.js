@@ -23,7 +23,7 @@ function filled(node, attributes, children) {
 
 let counted = 0;
 
-/** A new id, for labels. */
+/** A new id, for labels; chance keeps apart those of widgets whose scripts each count for themselves. */
 export function newId() {
   counted += 1;
   return `tb-${counted}-${Math.random().toString(36).slice(2, 7)}`;
@@ -45,13 +45,12 @@ export function room(el, model, name) {
   return { root, say };
 }
 
-/** The figure in words, folded: what a reader without the picture needs. Returns a node; `set(html)` renews it. */
+/** The figure in words, folded: what a reader without the picture needs, at first Python's HTML. Returns { node, set }. */
 export function inWords(html, label = "In words") {
   const body = element("div", { class: "tb-words" });
   const node = element("details", { class: "tb-details" }, element("summary", { text: label }), body);
-  const set = (text) => { body.innerHTML = text; };
-  set(html);
-  return { node, set };
+  body.innerHTML = html;
+  return { node, set: (...nodes) => body.replaceChildren(...nodes) };
 }
 
 /** Set a value of the model and tell Python, if there is one. */
@@ -90,7 +89,8 @@ export function slider({ label, min, max, step = 1, value, show = String, onInpu
     move(to);
   });
   set(value);
-  return { node: element("div", { class: "tb-control" }, element("label", { for: id, text: label }), input, out), input, set };
+  const node = element("div", { class: "tb-control tb-slider" }, element("label", { for: id, text: label }), input, out);
+  return { node, input, set };
 }
 
 /** A list to choose from; `options` are [value, words] pairs. Returns { node, input, set }. */

@@ -21,7 +21,7 @@ HERE = Path(__file__).parent
 CHECK = re.compile(r'^check\(\s*"([\w-]+)"', re.MULTILINE)
 AS_THE_BOOK_HAS_IT = {"widget", "remove-input", "remove-cell"}  # tags of cells that are not edited
 SCRIPTS = ("cells", "editor", "progress", "worker")  # each fetched when it is needed
-IN_THE_PAGE = ("__init__.py", "needs.py", "page.py", "show.py")
+IN_THE_PAGE = ("__init__.py", "needs.py", "page.py", "show.py", "uses.py")
 NOT_IN_THE_PAGE = {"grade", "__pycache__"}
 AGE = (2020, 1, 1, 0, 0, 0)  # of every file in an archive: the same files are the same archive
 

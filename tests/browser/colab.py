@@ -4,6 +4,7 @@ import hashlib
 import shutil
 import subprocess
 import sys
+import tomllib
 
 from tests.browser.site import ROOT
 
@@ -25,7 +26,9 @@ PACKAGES = (
 
 def environment():
     """The environment's Python; the environment is made anew when the pins or the Python change, the course always."""
-    key = hashlib.sha256(" ".join([sys.version, *PACKAGES]).encode()).hexdigest()[:12]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    packages = [*PACKAGES, *project["build-system"]["requires"]]  # so that the course is installed without a network
+    key = hashlib.sha256(" ".join([sys.version, *packages]).encode()).hexdigest()[:12]
     folder = ROOT / "_build" / f".colab-{key}"  # the dot keeps Sphinx from searching it for pages
     python = folder / "bin" / "python"
     made = folder / "made"
@@ -33,9 +36,9 @@ def environment():
         for old in folder.parent.glob(".colab-*"):
             shutil.rmtree(old)
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        _install(python, *PACKAGES)
+        _install(python, *packages)
         made.touch()
-    _install(python, "--no-deps", "--force-reinstall", str(ROOT))
+    _install(python, "--no-deps", "--no-build-isolation", "--force-reinstall", str(ROOT))
     return python
 
 

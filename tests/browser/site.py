@@ -16,10 +16,11 @@ PATH = "/transformer-block/"  # as on GitHub's pages: what only works at the roo
 def pages(having=""):
     """The pages of the built book whose HTML has this text, as paths below its folder, for parametrize.
 
-    Where no book is built it is the landing page alone: its test then fails and says what to do.
+    Without index.html, which only leads to the landing page; where no book is built it stands for all: its test then
+    fails, and says what to do.
     """
-    found = (page for page in [*BOOK.glob("*.html"), *BOOK.glob("chapters/**/*.html")])
-    texts = ((page, page.read_text(encoding="utf-8")) for page in sorted(found))
+    found = sorted({*BOOK.glob("*.html"), *BOOK.glob("chapters/**/*.html")} - {BOOK / "index.html"})
+    texts = ((page, page.read_text(encoding="utf-8")) for page in found)
     return [page.relative_to(BOOK).as_posix() for page, text in texts if having in text] or ["index.html"]
 
 

@@ -8,7 +8,7 @@ import pytest
 from scratch.trace import trace
 from tests.browser.axe import violations
 from tests.browser.watch import set_theme, watched
-from tests.browser.widget_page import served_widget, sideways
+from tests.browser.widget_page import PHONE, opened, served_widget, sideways
 from tests.toy_model import Letters, toy_model
 from widgets.attention_explorer import attention_explorer, habits
 
@@ -27,12 +27,6 @@ def address(tmp_path_factory):
     widget = attention_explorer(*toy_model(), Letters(), SENTENCES)
     with served_widget(widget, tmp_path_factory.mktemp("explorer")) as its:
         yield its
-
-
-def opened(page, address):
-    page.goto(address)
-    page.wait_for_selector("body[data-ready]")
-    return page
 
 
 @pytest.fixture
@@ -205,7 +199,7 @@ def test_it_lets_go_when_its_cell_is_cleared(shown):
 
 
 def test_on_a_phone_by_touch(browser, address, maps):
-    with watched(browser, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True) as watch:
+    with watched(browser, **PHONE) as watch:
         page = opened(watch.page, address)
         assert sideways(page) == 0
         token(page, 2).tap()

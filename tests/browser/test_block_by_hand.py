@@ -8,7 +8,7 @@ import pytest
 from scratch import example
 from tests.browser.axe import violations
 from tests.browser.watch import set_theme, watched
-from tests.browser.widget_page import served_widget, sideways
+from tests.browser.widget_page import PHONE, opened, served_widget, sideways
 from tests.test_widgets_hand import NAMES, by_scratch
 from widgets.block_by_hand import STEPS, block_by_hand, cases
 
@@ -23,12 +23,6 @@ PLAIN = by_scratch(X, TREE)
 def address(tmp_path_factory):
     with served_widget(block_by_hand(), tmp_path_factory.mktemp("hand")) as its:
         yield its
-
-
-def opened(page, address):
-    page.goto(address)
-    page.wait_for_selector("body[data-ready]")
-    return page
 
 
 @pytest.fixture
@@ -98,7 +92,7 @@ def test_next_leads_through_every_step(shown):
 def test_before_a_step_it_asks_and_after_it_says_what_is_seen(shown):
     assert "Next is n₁, the first norm. Predict:" in shown.get_by_role("navigation", name="Steps").inner_text()
     go(shown, "p")
-    assert f"sees looks most at cat, with {PLAIN['p'][2, 1]:.3f}" in shown.locator(".tb-block_by_hand").inner_text()
+    assert f"Row sees looks most at cat, with {PLAIN['p'][2, 1]:.3f}" in shown.locator(".tb-block_by_hand").inner_text()
 
 
 def test_by_keyboard_an_entry_is_found_and_spelled_out(shown):
@@ -177,14 +171,14 @@ def test_arrows_nudge_and_a_wrong_number_is_said(shown):
     assert field.get_attribute("aria-invalid") == "true"
     assert "a number from −1" in shown.locator(".tb-hint:visible").inner_text().replace("-", "−")
     assert shown.evaluate("model.get('x')[0][0]") == 0.6
-    shown.get_by_role("button", name="All as at the start").click()
+    shown.get_by_role("button", name="All numbers as at the start").click()
     is_shown(shown, PLAIN["u"])
 
 
 def test_a_number_in_the_mask_lets_a_token_look_ahead(shown):
     go(shown, "m")
     cell(shown, "result", 0, 2).click()
-    assert "A later token: hidden = −∞." in shown.locator(".tb-block_by_hand-arithmetic").inner_text()
+    assert "A later token is hidden: m = −∞." in shown.locator(".tb-block_by_hand-arithmetic").inner_text()
     field = shown.get_by_label("m, row the, column sees")
     assert (field.input_value(), field.get_attribute("aria-invalid")) == ("", "false")
     assert "no token looks at those after it" in shown.locator(".tb-block_by_hand").inner_text()
@@ -197,7 +191,7 @@ def test_a_number_in_the_mask_lets_a_token_look_ahead(shown):
 
 
 def test_by_touch_a_weight_is_changed(browser, address):
-    with watched(browser, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True) as watch:
+    with watched(browser, **PHONE) as watch:
         page = opened(watch.page, address)
         page.get_by_role("button", name="a what attention adds").tap()
         cell(page, "attn.wo", 1, 1).tap()
@@ -227,7 +221,7 @@ def test_a_case_asks_first_and_then_shows_the_difference(shown, case):
     assert shown.locator('table[data-key="case"]').count() == 0
     for token in moved:
         panel.get_by_label(token, exact=True).press("Space")
-    panel.get_by_role("button", name="Show").press("Enter")
+    panel.get_by_role("button", name="Show the case").press("Enter")
     assert f"You said {said}: right." in panel.inner_text()
     for name in NAMES:
         go(shown, name)
@@ -246,13 +240,13 @@ def test_a_case_asks_first_and_then_shows_the_difference(shown, case):
 def test_a_wrong_prediction_is_told_and_another_row_chosen(shown):
     shown.get_by_role("button", name="A row × 10").click()
     panel = shown.get_by_role("group", name="Case")
-    panel.get_by_role("button", name="Show").click()
+    panel.get_by_role("button", name="Show the case").click()
     assert "You said no row: not quite. y differs in row cat, by" in panel.inner_text()
     assert shown.evaluate("document.activeElement.textContent").startswith("The row of cat becomes")
     panel.get_by_label("Row").select_option("sees")
     assert "The row of sees becomes ten times as long. Predict:" in panel.inner_text()
     panel.get_by_label("sees", exact=True).click()
-    panel.get_by_role("button", name="Show").click()
+    panel.get_by_role("button", name="Show the case").click()
     go(shown, "y")
     is_shown(shown, by_scratch(X * [[1], [1], [10]], TREE)["y"], "case")
 

@@ -8,7 +8,7 @@ from scratch import account
 from scratch.config import PRESETS
 from tests.browser.axe import violations
 from tests.browser.watch import set_theme, watched
-from tests.browser.widget_page import served_widget, sideways
+from tests.browser.widget_page import PHONE, opened, served_widget, sideways
 from widgets import counter
 
 GPT2, LLAMA3 = PRESETS["gpt2-small"], PRESETS["llama3-8b"]
@@ -22,9 +22,7 @@ def address(tmp_path_factory):
 
 @pytest.fixture
 def shown(page, address):
-    page.goto(address)
-    page.wait_for_selector("body[data-ready]")
-    return page
+    return opened(page, address)
 
 
 def bill(page, title):
@@ -87,8 +85,8 @@ def test_work_and_machine_are_typed(shown):
     shown.get_by_label("Tokens T").fill("2048")
     shown.get_by_label("Sequences B").fill("16")
     shown.get_by_label("Bytes a value").select_option("1")
-    shown.get_by_label("TB a second", exact=True).fill("2")
-    shown.get_by_label("TeraFLOP a second").fill("312")
+    shown.get_by_label("Memory, TB a second", exact=True).fill("2")
+    shown.get_by_label("Compute, TFLOP a second").fill("312")
     bills_are(shown, GPT2, 2048, 16, 1)
     reading = sum(account.decode_bytes(GPT2, 2048, 16, 1).values()) / 2e12
     said = shown.locator(".tb-counter-bill", has_text="A step of decoding").inner_text()
@@ -178,11 +176,8 @@ def test_it_leaves_nothing_behind(shown):
 
 
 def test_on_a_phone_by_touch(browser, address):
-    phone = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
-    with watched(browser, **phone) as watch:
-        page = watch.page
-        page.goto(address)
-        page.wait_for_selector("body[data-ready]")
+    with watched(browser, **PHONE) as watch:
+        page = opened(watch.page, address)
         page.get_by_label("visible pairs").tap()
         bills_are(page, GPT2, 1024, kind="visible")
         page.get_by_label("Model", exact=True).select_option("Llama 3 8B")

@@ -1,5 +1,8 @@
 """The watch over a page sees what it is there to see."""
 
+import re
+import time
+
 import pytest
 
 from tests.browser import site
@@ -34,11 +37,18 @@ WRONG = {
 }
 
 
+def wait_for_complaint(watch, pattern):
+    """Return when the watch has it, or after ten seconds."""
+    end = time.monotonic() + 10
+    while not any(re.search(pattern, line) for line in watch.complaints) and time.monotonic() < end:
+        watch.page.wait_for_timeout(20)  # Playwright hears events only while it waits
+
+
 @pytest.mark.parametrize("pattern", WRONG)
 def test_what_a_page_does_wrong_fails_the_test(browser, serve, pattern):
     with pytest.raises(pytest.fail.Exception, match=pattern), watched(browser) as watch:
         watch.page.goto(serve(WRONG[pattern]))
-        watch.page.wait_for_timeout(200)
+        wait_for_complaint(watch, pattern)
 
 
 def test_what_a_test_expects_must_come(browser, serve):

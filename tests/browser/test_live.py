@@ -166,6 +166,7 @@ def test_a_reload_keeps_code_and_points(page, hosted):
     cell.write("print('mine')")
     live = LivePage(page, hosted, CHAPTER)
     assert live.mark("swiglu-more").inner_text() == mark
+    expect(live.find(LETTER).box.locator(".cell_output")).to_be_hidden()  # the book's "Not attempted"
     cell = live.find(ADD)
     assert cell.box.locator(".live-plain").inner_text() == "print('mine')"
     assert cell.run() == "mine"
@@ -399,3 +400,59 @@ def test_without_javascript_the_page_is_a_plain_page(browser, hosted):
         watch.page.goto(f"{hosted}chapters/{CHAPTER}.html")
         assert watch.page.locator(".cell[id] .cell_input pre").count() > 20
         assert watch.page.locator(".live-bar, .live-out").count() == 0
+
+
+# ---- what goes wrong ----
+
+
+def test_code_that_ends_python_is_told_and_python_comes_back(live):
+    cell = live.find(ADD)
+    cell.write("import os\nos._exit(3)")
+    cell.run()
+    expect(cell.status).to_contain_text("This code ended Python itself. Python starts anew")
+    cell.write("print(6 * 7)")
+    assert cell.run() == "42"
+
+
+def test_stop_pressed_three_times_is_one_stop(page, hosted):
+    cell = LivePage(page, hosted, CHAPTER).find(NORM)
+    before = cell.start()
+    cell.button("Stop").evaluate("button => [1, 2, 3].forEach(() => button.click())")
+    cell.wait(before)
+    expect(cell.status).to_contain_text("Stopped.")
+    assert "mean = -0.092" in cell.run()
+
+
+def test_a_package_that_does_not_come_is_told_and_fetched_again(browser, hosted):
+    with watched(browser) as watch:
+        cell = LivePage(watch.page, hosted, CHAPTER).find(r"^_ = viz.branch_norms")
+        watch.context.route("**/matplotlib-*.whl", lambda route: route.fulfill(status=404))
+        cell.run()
+        said = "What this cell imports could not be loaded. Check the connection, then press Retry."
+        expect(cell.status).to_have_text(said)
+        watch.context.unroute("**/matplotlib-*.whl")
+        cell.run()
+        expect(cell.out.locator("img")).to_have_count(1)
+
+
+def test_progress_that_does_not_come_is_told(browser, hosted):
+    with watched(browser) as watch:
+        LivePage(watch.page, hosted, CHAPTER)
+        watch.expect("ERR_FAILED")
+        watch.context.route("**/progress.js*", lambda route: route.abort())
+        with watch.page.expect_event("dialog") as told:
+            watch.page.on("dialog", lambda dialog: dialog.accept())
+            watch.page.get_by_role("button", name="Progress", exact=True).click()
+        assert told.value.message == "Progress could not be loaded. Check the connection, then press Progress again."
+
+
+def test_an_editor_that_does_not_come_is_told_until_it_comes(browser, hosted):
+    with watched(browser) as watch:
+        cell = LivePage(watch.page, hosted, CHAPTER).find(ADD)
+        watch.expect("ERR_FAILED")
+        watch.context.route("**/editor.js*", lambda route: route.abort())
+        cell.button("Edit").click()
+        expect(cell.status).to_contain_text("The editor could not be loaded.")
+        watch.context.unroute("**/editor.js*")
+        cell.editor()
+        expect(cell.status).to_be_empty()

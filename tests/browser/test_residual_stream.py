@@ -7,7 +7,7 @@ from scratch.ops import softmax_forward
 from scratch.trace import gradient_norms, logit_lens, trace
 from tests.browser.axe import violations
 from tests.browser.watch import set_theme, watched
-from tests.browser.widget_page import served_widget, sideways
+from tests.browser.widget_page import PHONE, opened, served_widget, sideways
 from tests.toy_model import Letters, toy_model
 from widgets.residual_stream import number, residual_stream, shown
 
@@ -37,12 +37,6 @@ def address(tmp_path_factory):
     widget = residual_stream(*toy_model(**OPTIONS), Letters(), SENTENCES, depth=2, token=3)
     with served_widget(widget, tmp_path_factory.mktemp("stream")) as its:
         yield its
-
-
-def opened(page, address):
-    page.goto(address)
-    page.wait_for_selector("body[data-ready]")
-    return page
 
 
 @pytest.fixture
@@ -177,7 +171,7 @@ def test_it_lets_go_when_its_cell_is_cleared(page_shown):
 
 
 def test_on_a_phone_by_touch(browser, address, known):
-    with watched(browser, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True) as watch:
+    with watched(browser, **PHONE) as watch:
         page = opened(watch.page, address)
         assert sideways(page) == 0
         page.touchscreen.tap(*at(page, 0, 5))

@@ -6,7 +6,7 @@ import pytest
 from scratch.rope import convert_layout, rope_forward, rope_table
 from tests.browser.axe import violations
 from tests.browser.watch import set_theme, watched
-from tests.browser.widget_page import served_widget, sideways
+from tests.browser.widget_page import PHONE, opened, served_widget, sideways
 from widgets import rope_rotations
 
 T = 32
@@ -20,9 +20,7 @@ def address(tmp_path_factory):
 
 @pytest.fixture
 def shown(page, address):
-    page.goto(address)
-    page.wait_for_selector("body[data-ready]")
-    return page
+    return opened(page, address)
 
 
 def value(page, name):
@@ -228,7 +226,7 @@ def test_equal_hands_match_best_in_one_place_and_one_back_there(shown):
     shown.get_by_role("button", name="one vector, equal hands").click()
     assert value(shown, "q") == value(shown, "k") == [0.5] * 8
     assert np.argmax(colours(shown)[20]) == 20
-    shown.get_by_role("button", name="the query one tick back").click()
+    shown.get_by_role("button", name="query one place back").click()
     assert [np.argmax(row) for row in colours(shown)[1:]] == list(range(31))
     is_right(shown)
     shown.get_by_role("button", name="random").click()
@@ -275,11 +273,8 @@ def test_it_leaves_nothing_behind(shown):
 
 
 def test_on_a_phone_by_touch(browser, address):
-    phone = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
-    with watched(browser, **phone) as watch:
-        page = watch.page
-        page.goto(address)
-        page.wait_for_selector("body[data-ready]")
+    with watched(browser, **PHONE) as watch:
+        page = opened(watch.page, address)
         page.get_by_role("button", name="both on").tap()
         assert (value(page, "m"), value(page, "n")) == (13, 8)
         picture = page.get_by_role("application")

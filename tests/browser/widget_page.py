@@ -6,6 +6,7 @@ import json
 from _ext import static_widgets
 from tests.browser import site
 
+PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}  # for `watched`
 # The model holds values and tells of changes, as anywidget's does; `model` and `unrender` are there for tests.
 PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -41,9 +42,9 @@ document.body.dataset.ready = "";
 
 @contextlib.contextmanager
 def served_widget(widget, folder):
-    """Serve a page with this widget from a folder; yield its address. The page is ready at `body[data-ready]`."""
+    """Serve a page with this widget from a folder; yield its address."""
     state = widget.get_state()
-    kept = {name: value for name, value in state.items() if not static_widgets.BOOKKEEPING.search(name)}
+    kept = {name: value for name, value in state.items() if not static_widgets.BOOKKEEPING.fullmatch(name)}
     values = {name: value for name, value in kept.items() if name not in ("_esm", "_css")}
     script = {
         name: json.dumps(value).replace("<", "\\u003c") for name, value in (("state", values), ("esm", state["_esm"]))
@@ -51,6 +52,13 @@ def served_widget(widget, folder):
     (folder / "widget.html").write_text(PAGE % {**script, "css": state["_css"]}, encoding="utf-8")
     with site.served(folder) as address:
         yield f"{address}widget.html"
+
+
+def opened(page, address):
+    """The page, with the widget drawn in it."""
+    page.goto(address)
+    page.wait_for_selector("body[data-ready]")
+    return page
 
 
 def sideways(page):

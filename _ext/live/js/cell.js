@@ -6,6 +6,7 @@ import * as store from "./store.js";
 
 const MODEL = "needs the real model: run this in Colab or your own Jupyter";
 const CHANGED = "The book's code has changed since you edited this: Reset gives the new one.";
+const NO_EDITOR = "The editor could not be loaded. Check the connection, then press Edit again.";
 const HELP = "Ctrl+Enter runs. Tab indents; Escape, then Tab leaves the editor.";
 
 /** A cell with its bar of buttons. */
@@ -101,8 +102,9 @@ export class Cell {
       const { open } = await this.#page.loadEditor();
       if (!this.#editor) this.#open(open);
       this.#editor.focus();
+      if (this.status.textContent === NO_EDITOR) this.status.textContent = "";
     } catch {
-      this.status.textContent = "The editor could not be loaded. Check the connection, then press Edit again.";
+      this.status.textContent = NO_EDITOR;
     }
   }
 

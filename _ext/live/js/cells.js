@@ -39,10 +39,12 @@ class Page {
   /** Show at each exercise's title what was achieved. */
   markExercises() {
     const state = store.record();
-    for (const { exercise, points } of this.checks) {
+    for (const { exercise, points, id } of this.checks) {
       const title = document.querySelector(`#ex-${CSS.escape(exercise)} > .admonition-title`);
       if (!title) continue;
       const known = store.of(state, exercise);
+      const told = document.getElementById(id)?.querySelector(".cell_output"); // the book's: "Not attempted"
+      told?.classList.toggle("live-tried", known.attempts > 0);
       const text = known.points ? `✓ ${known.points} of ${points} point${points === 1 ? "" : "s"}` : known.attempts ? "tried" : "";
       const mark = title.querySelector(".live-mark") ?? title.appendChild(element("span", { className: "live-mark" }));
       mark.textContent = text;
@@ -59,12 +61,16 @@ class Page {
 function addProgressButton(page) {
   const button = element("button", { type: "button", className: "live-progress-button", textContent: "Progress" });
   button.onclick = async () => {
-    const { show } = await import(new URL("progress.js", here).href);
+    const { show } = await import(new URL("progress.js", here).href).catch(() => ({ show: sayThatItIsNotThere }));
     show({ store, name: page.name, book: new URL("../../", here), refresh: () => page.refresh(), rows: new URL("exercises.json", here) });
   };
   const bar = document.querySelector(".article-header-buttons");
   if (bar) bar.prepend(button);
   else document.body.append(button);
+}
+
+function sayThatItIsNotThere() {
+  alert("Progress could not be loaded. Check the connection, then press Progress again.");
 }
 
 function sayThatNothingIsKept(page) {

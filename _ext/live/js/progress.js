@@ -4,7 +4,7 @@ import { element } from "./dom.js";
 
 const NAME = "transformer-block-progress.json"; // Jupyter's `import_progress` reads it, too
 const WHERE =
-  "Points and code are kept in this browser alone. Export takes both along, and Jupyter's import_progress reads the file.";
+  "Points and code are kept in this browser alone. Export writes both to a file, which Import reads in another browser, and import_progress in Jupyter.";
 
 let dialog = null;
 

@@ -2,7 +2,10 @@
 
 const here = new URL("./", import.meta.url);
 
-const STOPPED = "Stopped. Python starts anew, without its variables: Run brings back what a cell needs.";
+const ANEW = "Python starts anew, without its variables: Run brings back what a cell needs.";
+const STOPPED = `Stopped. ${ANEW}`;
+const ENDED = `This code ended Python itself. ${ANEW}`;
+const NOT_LOADED = "What this cell imports could not be loaded. Check the connection, then press Retry.";
 
 /** What ended a run: the message is for the reader. */
 export class Trouble extends Error {
@@ -28,6 +31,7 @@ export class Python {
   #answered = () => {};
   #queue = Promise.resolve();
   #life = 0; // counts the stops: what waited before one does not run after it
+  #ends = 0; // counts the ends: a start that was under way does not go on after one
 
   started = false;
   listen = () => {};
@@ -46,8 +50,10 @@ export class Python {
 
   async #start() {
     let host = location.host;
+    const ends = this.#ends;
     try {
       const runtime = await findRuntime();
+      if (ends !== this.#ends) throw new Trouble(STOPPED);
       host = new URL(runtime.pyodide, here).host;
       this.#worker = new Worker(new URL(`worker.js?v=${runtime.version}`, here), { type: "module" });
       this.#worker.onmessage = ({ data }) => this.#hear(data);
@@ -72,7 +78,7 @@ export class Python {
   #hear({ type, ...data }) {
     if (type === "shown") this.listen(data.shown);
     else if (type === "status") this.status(data.text);
-    else if (type === "failed") this.#fail(new Error(data.text));
+    else if (type === "failed") this.#fail(data.loading ? new Trouble(NOT_LOADED, { retry: true }) : new Error(data.text));
     else this.#answered(data.answer);
   }
 
@@ -82,7 +88,11 @@ export class Python {
     const turn = this.#queue.then(async () => {
       if (life !== this.#life) throw new Trouble(STOPPED);
       await this.start();
-      return this.#waitFor({ type: "run", request: JSON.stringify(make()) });
+      return this.#waitFor({ type: "run", request: JSON.stringify(make()) }).catch((error) => {
+        if (error instanceof Trouble) throw error;
+        this.#renew(); // os._exit, or no memory is left: this Python answers no more
+        throw new Trouble(ENDED, { cause: error });
+      });
     });
     this.#queue = turn.catch(() => {});
     return turn;
@@ -92,11 +102,16 @@ export class Python {
   stop() {
     this.#life += 1;
     this.#fail(new Trouble(STOPPED));
+    this.#renew();
+  }
+
+  #renew() {
     this.#end();
     this.start().catch(() => {}); // the next run says what is wrong
   }
 
   #end() {
+    this.#ends += 1;
     this.#worker?.terminate();
     this.#worker = null;
     this.#ready = null;

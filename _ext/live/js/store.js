@@ -61,7 +61,7 @@ function keys() {
 export const fresh = () => ({ version: VERSION, learner: "", exercises: {} });
 
 const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
-const count = (value) => value === undefined || Number.isInteger(value);
+const count = (value) => value === undefined || Number.isSafeInteger(value);
 
 /** The record that a text holds; an Error says what is wrong with it. Anything beside the record is left out. */
 export function parse(text) {

@@ -44,7 +44,12 @@ async function load(request) {
 }
 
 async function run(request) {
-  await load(request);
+  try {
+    await load(request);
+  } catch (error) {
+    say("failed", { text: String(error), loading: true });
+    return;
+  }
   say("status", { text: "Running…" });
   say("done", { answer: JSON.parse(session.run(request)) });
 }
