@@ -392,12 +392,24 @@ def test_the_workers_answer_holds_the_points(monkeypatch, tmp_path):
     worker = Worker(sent.append)
     earlier = {"version": 1, "learner": "Ada", "exercises": {"rope": {"attempts": 3, "hints": 0, "points": 2}}}
     sources = ["from exercises import check", 'check("contributions", 5)']
-    request = {"sources": sources, "titles": ["1", "2"], "cell": 1, "alt": "", "record": json.dumps(earlier)}
+    request = {
+        "sources": sources,
+        "titles": ["1", "2"],
+        "cell": 1,
+        "alt": "",
+        "hint": "",
+        "record": json.dumps(earlier),
+    }
     assert json.loads(worker.needs(json.dumps(request))) == {"packages": [], "source": sources[1]}
     answer = json.loads(worker.run(json.dumps(request)))
     assert answer["done"] and answer["record"]["exercises"]["contributions"]["attempts"] == 1
     assert answer["record"]["exercises"]["rope"]["attempts"] == 3 and answer["record"]["learner"] == "Ada"
     assert any(json.loads(message)["kind"] == "html" for message in sent)
+    request = request | {"hint": "contributions", "record": json.dumps(answer["record"])}
+    assert json.loads(worker.needs(json.dumps(request))) == {"packages": [], "source": ""}
+    answer = json.loads(worker.run(json.dumps(request)))
+    assert answer["record"]["exercises"]["contributions"] == {"attempts": 1, "hints": 1, "points": 0}
+    assert "Hint 1 of" in json.loads(sent[-1])["html"]
     exec("from IPython.display import display, HTML, clear_output\nfrom IPython import get_ipython", {})
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+import exercises
 from exercises.engine import record
 
 from . import show
@@ -98,6 +99,12 @@ class Session:
                     return False
                 self._keep(one, Run(sources[one], number, given, _made(page, one, versions, number)))
             versions |= _made(page, one, versions, self._runs[one].number)
+        return True
+
+    def hint(self, id):
+        """Show the next hint for an exercise, whatever became of the page's names."""
+        with self.shown.of(asked=True):
+            self.shown.value(exercises.hint(id))
         return True
 
     def _restore(self, page, cell, versions):
@@ -229,12 +236,20 @@ class Worker:
         """What a run has to have loaded: packages by name, and the source whose imports say the rest."""
         asked = json.loads(request)
         sources, cell = asked["sources"], asked["cell"]
+        if asked["hint"]:
+            return json.dumps({"packages": [], "source": ""})
         stale = self._session.stale(Page(sources), sources, cell)
         return json.dumps({"packages": packages(sources, stale), "source": sources[cell]})
 
     def run(self, request):
-        """Run a cell with the page's record of points; the answer holds the record afterwards."""
+        """Run a cell, or show the next hint for the exercise `hint`, with the page's record of points.
+
+        The answer holds the record afterwards.
+        """
         asked = json.loads(request)
         record.write(record.parse(asked["record"]))
-        done = self._session.run(asked["sources"], asked["titles"], asked["cell"], asked["alt"])
+        if asked["hint"]:
+            done = self._session.hint(asked["hint"])
+        else:
+            done = self._session.run(asked["sources"], asked["titles"], asked["cell"], asked["alt"])
         return json.dumps({"done": done, "record": record.read()})

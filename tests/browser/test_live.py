@@ -103,6 +103,20 @@ def test_stop_while_python_starts(page, hosted):
     assert "mean = -0.092" in cell.run()
 
 
+def test_the_hint_button_adds_the_next_hint_below_the_verdict(live):
+    cell = live.find(r'^check\("count-block"')
+    cell.write('check("count-block", 5)')
+    assert "Not yet" in cell.run()
+    for step in (1, 2):
+        before = int(cell.box.get_attribute("data-runs"))
+        cell.button("Hint").click()
+        said = cell.wait(before)
+        assert "Not yet" in said and f"Hint {step} of " in said
+    given = "JSON.parse(localStorage.getItem('transformer-block:progress')).exercises['count-block']"
+    assert live.page.evaluate(given)["hints"] == 2
+    assert not live.find(NORM).button("Hint").count()
+
+
 def test_hints_questions_and_display(live):
     cell = live.find(ADD)
     cell.write('from IPython.display import HTML, display\ndisplay(HTML("<b>bold</b>"), 5)\nhint("rmsnorm-backward")')
@@ -190,18 +204,33 @@ def test_changed_code_of_the_book_is_told(page, hosted):
     assert page.locator(".live-plain").count() == 0
 
 
-def test_points_of_another_tab_arrive(browser, hosted):
+BOTH = """() => {
+  const kept = JSON.parse(localStorage.getItem("transformer-block:progress"))?.exercises ?? {};
+  return "rope" in kept && "swiglu-more" in kept;
+}"""
+
+
+def test_two_tabs_that_overwrite_each_other_lose_no_points(browser, hosted):
     with watched(browser) as watch:
         one = LivePage(watch.page, hosted, CHAPTER)
         two = LivePage(watch.context.new_page(), hosted, CHAPTER)
         record = {"version": 1, "learner": "", "exercises": {"rope": {"attempts": 1, "hints": 0, "points": 3}}}
-        two.page.evaluate("text => localStorage.setItem('transformer-block:progress', text)", json.dumps(record))
+        overwrite = "text => localStorage.setItem('transformer-block:progress', text)"
+        two.page.evaluate(overwrite, json.dumps(record))
         value = one.find(LETTER)
         value.write(one.sources[value.id].replace("...", '"d"'))
         value.run()
-        kept = one.page.evaluate("JSON.parse(localStorage.getItem('transformer-block:progress'))")
-        assert set(kept["exercises"]) == {"rope", "swiglu-more"}
+        for tab in (one, two):
+            tab.page.wait_for_function(BOTH)
         expect(two.mark("swiglu-more")).not_to_be_empty()
+        two.page.evaluate(overwrite, json.dumps(record))  # as if it had not heard of the other yet
+        for tab in (one, two):
+            tab.page.wait_for_function(BOTH)
+        two.page.evaluate("localStorage.removeItem('transformer-block:progress')")  # erased, which stays
+        expect(one.mark("swiglu-more")).to_be_empty()
+        two.page.evaluate(overwrite, json.dumps(record))
+        one.page.wait_for_function("localStorage.getItem('transformer-block:progress') !== null")
+        assert "swiglu-more" not in one.page.evaluate("localStorage.getItem('transformer-block:progress')")
 
 
 BLOCKED = "Object.defineProperty(window, 'localStorage', { get() { throw Error('blocked'); } })"

@@ -27,7 +27,8 @@ export class Cell {
     this.input = box.querySelector(".cell_input");
     this.#pre = this.input.querySelector("pre");
     this.#book = this.#pre.textContent.replace(/\n$/, "");
-    this.#build(data.exercise ? "Check" : "Run");
+    this.exercise = data.exercise ?? "";
+    this.#build(this.exercise ? "Check" : "Run");
     this.restore();
   }
 
@@ -50,7 +51,8 @@ export class Cell {
       this.stopButton = button("Stop", () => this.#page.python.stop());
       this.resetButton = button("Reset", () => this.reset());
       this.stopButton.hidden = true;
-      bar.append(this.runButton, this.stopButton, this.editButton, this.resetButton, name, this.status);
+      const hint = this.exercise ? button("Hint", () => this.run(this.exercise)) : "";
+      bar.append(this.runButton, this.stopButton, hint, this.editButton, this.resetButton, name, this.status);
     }
     (this.input.closest("details") ?? this.input).after(bar);
     this.verb = verb;
@@ -143,15 +145,15 @@ export class Cell {
     this.#editor?.mark(line);
   }
 
-  /** Run this cell, and what it needs. */
-  async run() {
+  /** Run this cell, and what it needs; or with an exercise's id, add its next hint to what is shown. */
+  async run(hint = "") {
     if (this.running) return;
     const { python } = this.#page;
     let retry = false;
     this.#turn(true);
     try {
       this.status.textContent = python.started ? "Waiting…" : "Starting Python: 9 MB, once…";
-      const answer = await python.run(() => this.#begin());
+      const answer = await python.run(() => this.#begin(hint));
       store.addRecord(answer.record, answer.record.learner);
       const seconds = (performance.now() - this.began) / 1000;
       this.status.textContent = answer.done ? `Done in ${seconds.toFixed(seconds < 1 ? 2 : 1)} s` : "Ended with an error";
@@ -173,17 +175,17 @@ export class Cell {
     this.box.classList.toggle("live-running", running);
   }
 
-  #begin() {
+  #begin(hint) {
     const { python, cells } = this.#page;
     this.began = performance.now();
     this.status.textContent = "Running…";
-    this.output.begin();
-    cells.forEach((cell) => cell.mark(null));
+    this.output.begin(Boolean(hint));
+    if (!hint) cells.forEach((cell) => cell.mark(null));
     python.status = (text) => {
       this.status.textContent = text;
     };
     python.listen = (shown) => this.#hear(shown);
-    return this.#page.request(this.#at, this.#own === null ? this.alt : "");
+    return this.#page.request(this.#at, this.#own === null ? this.alt : "", hint);
   }
 
   #hear(shown) {

@@ -22,9 +22,9 @@ class Page {
   }
 
   /** What the worker has to know to run a cell. */
-  request(cell, alt) {
+  request(cell, alt, hint) {
     const sources = this.cells.map((one) => (one.model ? "" : one.code()));
-    return { sources, titles: this.titles, cell, alt, record: JSON.stringify(store.record()) };
+    return { sources, titles: this.titles, cell, alt, hint, record: JSON.stringify(store.record()) };
   }
 
   /** The editor's script, fetched once. */

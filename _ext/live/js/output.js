@@ -13,10 +13,10 @@ export class Output {
     this.place = null;
   }
 
-  /** Begin anew. */
-  begin() {
+  /** Begin anew, or keep what is there. */
+  begin(keep = false) {
     this.place ??= element("div", { className: "live-out", role: "group", "aria-label": `Output of ${this.title}` });
-    this.place.replaceChildren();
+    if (!keep) this.place.replaceChildren();
     this.bar.after(this.place);
     this.book?.classList.add("live-old");
   }
@@ -34,7 +34,7 @@ export class Output {
 
   /** Show one thing that the run sent. */
   show(shown) {
-    const act = { text: this.#text, html: this.#html, figure: this.#figure, error: this.#error, clear: this.begin };
+    const act = { text: this.#text, html: this.#html, figure: this.#figure, error: this.#error, clear: () => this.begin() };
     act[shown.kind].call(this, shown);
   }
 

@@ -8,6 +8,7 @@ const COUNTS = ["attempts", "hints", "points"];
 const instead = new Map(); // where the browser keeps nothing, it lasts as long as the page
 let tell = () => {};
 let told = false;
+let seen = { version: VERSION, learner: "", exercises: {} }; // the record as far as this page has come to know it
 
 /** Have `act` called, once, when something could not be kept. */
 export function whenNothingIsKept(act) {
@@ -104,8 +105,20 @@ export function record() {
 
 /** Add a record to the kept one, which another tab may have changed since; `learner` is who is learning from now on. */
 export function addRecord(other, learner = "") {
-  const state = merge(record(), other);
-  write(RECORD, JSON.stringify({ ...state, learner: learner || state.learner }));
+  seen = merge(merge(record(), other), seen);
+  seen.learner = learner || seen.learner;
+  write(RECORD, JSON.stringify(seen));
+}
+
+/** Another tab wrote: browsers let two tabs overwrite each other, so what this one knows and that one did not is added. */
+function heal(text) {
+  try {
+    const theirs = parse(text);
+    seen = merge(theirs, seen);
+    if (JSON.stringify(seen.exercises) !== JSON.stringify(merge(theirs, theirs).exercises)) write(RECORD, JSON.stringify(seen));
+  } catch {
+    // damaged: the next run of a cell writes it anew
+  }
 }
 
 /** What a reader made of a cell: { code, book }, with the book's code at that time; null if nothing. */
@@ -138,11 +151,14 @@ export function allCode() {
 /** Forget everything. */
 export function erase() {
   keys().forEach(remove);
+  seen = fresh();
 }
 
 /** Have `act` called when another tab kept something. */
 export function whenChanged(act) {
-  addEventListener("storage", ({ key }) => {
+  addEventListener("storage", ({ key, newValue }) => {
+    if (key === null || (key === PREFIX + RECORD && newValue === null)) seen = fresh(); // erased
+    else if (key === PREFIX + RECORD) heal(newValue);
     if (key === null || key.startsWith(PREFIX)) act();
   });
 }
