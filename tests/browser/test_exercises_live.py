@@ -6,9 +6,10 @@ import pytest
 
 from exercises import ids, load
 from tests import classroom
+from tests.browser.axe import violations
 from tests.browser.live_page import LivePage
 from tests.browser.site import BOOK
-from tests.browser.watch import watched
+from tests.browser.watch import set_theme, watched
 
 CHAPTERS = {}
 for _id in ids():
@@ -47,6 +48,9 @@ def test_every_exercise_is_judged_on_its_page(browser, hosted, chapter, capsys):
             points = f"{exercise.points} of {exercise.points} point{'s' * (exercise.points > 1)}"
             assert live.mark(id).inner_text() == f"✓ {points}"
             rows.append(f"{chapter} {id}: wrong {slow:.2f} s, right {fast:.2f} s")
+        for theme in ("light", "dark"):  # with all of its editors and verdicts open
+            set_theme(watch.page, theme)
+            assert violations(watch.page) == []
         kept = watch.page.evaluate("JSON.parse(localStorage.getItem('transformer-block:progress'))")
     assert {id: record["attempts"] for id, record in kept["exercises"].items()} == dict.fromkeys(CHAPTERS[chapter], 2)
     with capsys.disabled():

@@ -31,7 +31,7 @@ export function open({ parent, code, label, help, changed, run }) {
     extensions: [
       lineNumbers(), history(), drawSelection(), bracketMatching(), indentOnInput(), indentUnit.of("    "),
       EditorState.tabSize.of(4), pythonLanguage, syntaxHighlighting(classHighlighter), marks,
-      EditorView.contentAttributes.of({ "aria-label": label, "aria-describedby": help, spellcheck: "false" }),
+      EditorView.contentAttributes.of({ "aria-label": label, "aria-describedby": help, spellcheck: "false", tabindex: "0" }),
       keymap.of([
         { key: "Shift-Enter", run: go },
         { key: "Mod-Enter", run: go },
