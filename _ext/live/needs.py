@@ -59,10 +59,18 @@ class Page:
         new = one.sets | one.turns
         self._shared = {name: group - new for name, group in before.items() if name not in new}
         was_stateful, self._stateful = self._stateful, self._stateful - new | one.stateful
+        for names, mentioned, called, in_lambdas in one.carries:
+            called = {name for name in called & known.keys() if any(function.makes for function in known[name])}
+            through = list(chain.from_iterable(known[name] for name in (mentioned | called) & known.keys()))
+            through += [Uses(reads=in_lambdas, lends=in_lambdas)] if in_lambdas else []
+            for name in names if through else ():
+                known[name] = [*known.get(name, ()), *through]
         for names, others, function in one.links:
             through = known.get(function, ())
-            if function is None or any(it.gives for it in through):
-                others = others - self._modules
+            lent = set().union(*(it.lends for it in through))
+            gives = function is None or any(it.gives for it in through)
+            if gives or lent:
+                others = ((others if gives else set()) | lent) - self._modules
                 if others & (was_stateful | self._stateful):
                     self._stateful |= names
                 older = set().union(*(before.get(name, ()) for name in others & one.reads)) - new
@@ -70,12 +78,6 @@ class Page:
                 self._shared |= dict.fromkeys(group, group)
             if any(it.stateful for it in through):
                 self._stateful |= names
-        for names, mentioned, called, in_lambdas in one.carries:
-            called = {name for name in called & known.keys() if any(function.makes for function in known[name])}
-            through = list(chain.from_iterable(known[name] for name in (mentioned | called) & known.keys()))
-            through += [Uses(reads=in_lambdas)] if in_lambdas else []
-            for name in names if through else ():
-                known[name] = [*known.get(name, ()), *through]
 
     def _changes(self, one):
         called = {name for name, how in one.calls if name not in self._modules or _changes_module(name, how)}

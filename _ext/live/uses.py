@@ -55,6 +55,7 @@ class Uses:
     functions: dict = field(default_factory=dict)  # name -> the Uses of its body
     changed: list = field(default_factory=list)  # a function's parameters that it changes: (place or None, name)
     gives: bool = False  # a function: what it returns may hold a part of its arguments
+    lends: set = field(default_factory=set)  # a function: the page's names of which what it returns may hold a part
     makes: bool = False  # calling it may give functions that live on: it holds some, or is a class
     links: list = field(default_factory=list)  # (names, names that they may share with, the function between or None)
     carries: list = field(default_factory=list)  # (names, names mentioned, names called, what its lambdas read)
@@ -259,6 +260,7 @@ def _definition(found, node):
         body.changes |= {node.name}
         body.reads = body.reads | {node.name}
     body.gives = _given_back(node, body)
+    body.lends = {name for name in body.reads if _holds({name}, node, body)}
     lives_on = any(isinstance(part, ast.Yield | ast.YieldFrom) for part in ast.walk(node))
     lives_on |= any(getattr(part, "value", None) == _Local.MARK for part in ast.walk(node))
     values = _returned(node)
@@ -279,10 +281,14 @@ def _returned(node):
 def _given_back(node, body):
     if isinstance(node, ast.ClassDef):
         return True
-    held = {part.arg for part in ast.walk(node.args) if isinstance(part, ast.arg)}
+    return body.makes or _holds({part.arg for part in ast.walk(node.args) if isinstance(part, ast.arg)}, node, body)
+
+
+def _holds(held, node, body):
+    """Whether what a definition returns may hold a part of what these names hold."""
     for names, others, _ in body.links:
-        held |= names if others & held else set()
-    return any(_shared(value) & held for value in _returned(node)) or body.makes
+        held = held | names if others & held else held
+    return any(_shared(value) & held for value in _returned(node))
 
 
 def _changed_parameters(node, body, touched):
